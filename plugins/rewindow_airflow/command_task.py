@@ -25,7 +25,7 @@ class CommandOperator(BaseOperator):
     """Runs a command in a separate process, which is given none of Airflow's variables.
 
     Args:
-        conn_id: Airflow connection of the Spark to use; without one rewindow.toml says.
+        conn_id: Airflow connection of the Spark to use; by default that of rewindow.toml.
 
     Attributes:
         what: noun for the command.
@@ -79,7 +79,7 @@ class CommandOperator(BaseOperator):
         exit_code = process.run()
         if exit_code != DONE and self._told_to_end:
             self.log.info(
-                "Airflow has told this task to end; it goes on when Airflow does, in the same try"
+                "Airflow has told this task to end; the same try is resumed when Airflow is back"
             )
             raise AirflowRescheduleException(datetime.now(UTC) + GO_ON_WAIT)
         if exit_code != DONE:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class DrillOperator(CommandOperator):
-    """Runs `rewindow drill` with what the form of the run says; its log has the table of all kills.
+    """Runs `rewindow drill` with the values of the form; its log has the table of all kills.
 
     A promise that was broken fails the task for good.
     """

@@ -32,7 +32,7 @@ class RepairOperator(CommandOperator):
     """
 
     what = "repair"
-    ending = "What was published stays; a retry or a clear of this task goes on with what is left."
+    ending = "What was published stays; a retry or a clear of this task resumes with the rest."
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns what was to be repaired, and whether it was.

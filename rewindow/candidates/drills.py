@@ -68,7 +68,7 @@ class Kill:
 
 @dataclass(frozen=True)
 class KillResult:
-    """One kill and what came of it.
+    """One kill and its cost.
 
     Attributes:
         mode: recovery mode of the killed container.
@@ -139,7 +139,7 @@ def drill(
         kills: kills in each mode.
         every_step: kill at every step of the commit protocol instead, in every container.
         seed: draws steps and groups; a new one by default.
-        listener: is told what happens.
+        listener: receives the progress.
         replay_options: see plan.
 
     Raises:
@@ -244,7 +244,7 @@ class _Drills:
         return plan
 
     def kill(self, request: ReplayRequest, kill: Kill) -> KillResult:
-        """Returns what a kill came to."""
+        """Kills a candidate, and returns the cost of that."""
         plan = self.run(request, kill.crash)
         container = plan.containers[0]
         killed = plan.replay_id
@@ -318,7 +318,7 @@ class _Drills:
 
 
 def _broken(plan: Plan, certificate: Certificate, losing: Collection[str]) -> list[str]:
-    """Returns what differs from the undisturbed candidate and may not.
+    """Returns the differences from the undisturbed candidate that break a promise.
 
     Args:
         losing: operators that may have lost windows.

@@ -100,7 +100,7 @@ def _stuck(ledger: Ledger, plan: Plan, epoch: int, words: str) -> None:
     """
     words = f"attempt {epoch} of replay {plan.replay_id} is stuck: {words}"
     if plan.mode.may_lose:
-        say(f"warning: {words}; it goes on, since an end would lose windows")
+        say(f"warning: {words}; it is not ended, because that would lose windows")
         return
     *before, own = ledger.attempts.of(plan.replay_id)
     furthest = max((one.mark or 0 for one in before), default=0)
@@ -111,7 +111,7 @@ def _stuck(ledger: Ledger, plan: Plan, epoch: int, words: str) -> None:
     end_group(
         kind(
             words,
-            detail="What was committed is kept.",
+            detail="Committed windows are kept.",
             hint="Look for a call without a timeout in the operators, then: "
             f"rewindow replay --resume {whole_replay(plan.replay_id)} --again",
         )

@@ -1,8 +1,7 @@
-"""Notices that an attempt is stuck: no group was committed for much longer than a group takes (R92,
-X18).
+"""Notices that an attempt is stuck: no group was committed for much longer than a group takes
+(R92, X18).
 
-The job watches itself, so that it can tell what Spark was doing. It does not matter who launched
-it.
+The watchdog runs in the job itself, where the stages of Spark are known.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _ANSWER_SECONDS_MAX = 10.0
 
 
 class Watchdog:
-    """Calls a function when nothing was committed for too long; after that it starts anew.
+    """Calls a function when nothing was committed for too long, and then waits as long again.
 
     Args:
         seconds: least time without a commit.
@@ -52,7 +51,7 @@ class Watchdog:
         return max(self._seconds, self._factor * self._group_seconds)
 
     def start(self) -> None:
-        """Begins to look, in a thread that does not keep the process alive."""
+        """Starts the thread that looks; it does not keep the process alive."""
         threading.Thread(target=self._watch, daemon=True).start()
 
     def stop(self) -> None:
@@ -86,7 +85,7 @@ class Watchdog:
 
 
 def _doing() -> str:
-    """Returns what Spark does, in words; its JVM may have stopped too."""
+    """Describes the work of Spark; its JVM may have stopped too."""
     found: list[str] = []
     asking = threading.Thread(target=lambda: found.append(_stages()), daemon=True)
     asking.start()
