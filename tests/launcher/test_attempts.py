@@ -290,6 +290,7 @@ signal.pause()
         submission = Submission("r", 0, command, dict(os.environ), outcome)
         return run(submission, lambda line: both.wait() and None)
 
+    before = signal.getsignal(signal.SIGINT)
     files = [tmp_path / "one", tmp_path / "two"]
 
     with INTERRUPTS.passed_on(), ThreadPoolExecutor(2) as pool:
@@ -299,4 +300,4 @@ signal.pause()
         found = [job.result().exit_code for job in jobs]
     assert found == [attempts.INTERRUPTED] * 2
     assert all(file.exists() for file in files)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
