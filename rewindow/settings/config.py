@@ -60,6 +60,27 @@ JARS = ".rewindow/jars"
 """Where Delta's jars are unless the settings say otherwise."""
 
 
+class StatisticsConfig(Section):
+    """A stream that records the statistics of a live run."""
+
+    statistics_of: str = Field(min_length=1)
+    """The application that ran, or a JSON file with its graph, which ends in ".json"."""
+
+
+class LatencyConfig(Section):
+    """How latencies are computed from statistics; reports alone depend on it (L53, L54)."""
+
+    skew_samples: int = Field(default=100, ge=0)
+    """Heartbeats of a container whose average corrects its clock; 0 corrects none."""
+    heartbeat_timeout_ms: int = Field(default=30_000, ge=0)
+    """A larger correction is reported as a fault; an operator that is further away from those that
+    feed it has that distance as its latency."""
+    windows_kept: int = Field(default=1_000, ge=1)
+    """Windows whose end times the live view keeps."""
+    average_samples: int = Field(default=10, ge=1)
+    """Known values that the moving average of a latency covers."""
+
+
 class StreamConfig(Section):
     """How a stream is recorded. Durations are set by name (`width`) and read as microseconds
     (`width_us`).
@@ -125,6 +146,8 @@ class StreamConfig(Section):
     default off (E50)."""
     suite: str | None = None
     """Suite that judges the stream with timers, `heartbeat_<stream>`; by default `heartbeat`."""
+    stats: StatisticsConfig | None = None
+    """That it records the statistics of a live run, in a section: [streams.NAME.stats]."""
     fill: FillConfig | None = None
     """How missing rows are made, in a section of its own: [streams.NAME.fill]."""
     windows: WindowsConfig | None = None
@@ -304,6 +327,7 @@ class Config(Section):
     replay: ReplayConfig = Field(default_factory=ReplayConfig)
     publication: PublicationConfig = Field(default_factory=PublicationConfig)
     airflow: AirflowConfig = Field(default_factory=AirflowConfig)
+    latency: LatencyConfig = Field(default_factory=LatencyConfig)
     streams: dict[str, StreamConfig] = Field(default_factory=dict)
     application_settings: dict[str, ApplicationConfig] = Field(default_factory=dict, alias=BY_NAME)
     _root: Path = PrivateAttr(default_factory=Path.cwd)

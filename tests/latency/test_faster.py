@@ -1,0 +1,145 @@
+"""What faster operators would change."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+import pytest
+
+from rewindow import latency
+from rewindow.errors import InputError
+from rewindow.latency.common_window import EndedLatency
+from tests.latency.reference import (
+    EXAMPLE,
+    Reference,
+    Row,
+    example_rows,
+    random_graph,
+    random_rows,
+    table,
+)
+
+
+def ended(graph: dict[str, Any], rows: list[Row]) -> EndedLatency:
+    return latency.ended(table(rows), latency.parse_graph(graph))
+
+
+@pytest.mark.parametrize(
+    ("faster", "application", "path"),
+    [
+        ("B=2x", 120, ["A", "C", "E"]),  # Beside the critical path.
+        ("C=2x", 70, ["A", "C", "E"]),
+        ("E=3x", 106, ["A", "C", "E"]),  # A third of 20, rounded down.
+        ("E=1000", 102, ["A", "C", "F"]),
+        ("C=100x", 35, ["A", "B", "D"]),
+        ("A=5x", 120, ["A", "C", "E"]),  # An input operator has no own time.
+        ("C=1.5x", 86, ["A", "C", "E"]),
+    ],
+)
+def test_faster_operator_moves_what_is_after_it(
+    faster: str, application: int, path: list[str]
+) -> None:
+    # Rules: L44
+    found = ended(EXAMPLE, example_rows(range(1, 4)))
+    changed = latency.what_if(found, latency.parse_faster([faster])).summary()
+    assert (changed["latency"], changed["criticalPath"]) == (application, path)
+    assert changed["longestLatency"] >= application
+    assert found.summary()["latency"] == 120
+
+
+def test_operator_that_is_never_critical_changes_nothing_in_random_graphs() -> None:
+    # Rules: L44
+    random = Random(44)
+    checked = 0
+    for _ in range(300):
+        graph = random_graph(random)
+        rows = random_rows(random, graph)
+        if not Reference(graph, rows).windows:
+            continue
+        found = ended(graph, rows)
+        for n, name in enumerate(found.layout.names):
+            if found.paths.on_path[n].any():
+                continue
+            changed = latency.what_if(found, {name: 3})
+            if any(found.paths.on_path[one].any() for one in found.layout.chosen(name)):
+                continue
+            checked += 1
+            assert changed.paths.latency.tolist() == found.paths.latency.tolist()
+            assert changed.paths.on_path.tolist() == found.paths.on_path.tolist()
+    assert checked > 100
+
+
+def test_faster_equals_moving_each_end_time_by_hand() -> None:
+    random = Random(2)
+    for _ in range(200):
+        graph = random_graph(random)
+        rows = random_rows(random, graph)
+        reference = Reference(graph, rows)
+        if not reference.windows:
+            continue
+        found = ended(graph, rows)
+        name = random.choice(graph["operators"])["name"]
+        changed = latency.what_if(found, {name: Fraction(3, 2)})
+        nodes = found.layout.keys
+        for column, window in enumerate(reference.windows):
+            wanted = moved(reference, window, name)
+            for n, node in enumerate(nodes):
+                if node in wanted:
+                    assert changed.end_ms[n, column] == wanted[node], (graph, rows, window, node)
+
+
+def moved(reference: Reference, window: int, name: str) -> dict[Any, int]:
+    """Returns the end times of a window if an operator were faster by a half."""
+    own = {node: end for (node, w), end in reference.ends.items() if w == window}
+    if not any(node[0] == name for node in reference.window(window).path):
+        return own
+    found: dict[Any, int] = {}
+
+    def end_of(node: Any) -> int:
+        if node not in found:
+            before = [other for other in reference.upstream(node) if other in own]
+            if not before:
+                found[node] = own[node]
+            else:
+                share = own[node] - max(own[other] for other in before)
+                if node[0] == name and share > 0:
+                    share = share * 2 // 3
+                found[node] = max(end_of(other) for other in before) + share
+        return found[node]
+
+    return {node: end_of(node) for node in own}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("C=0x", 'operator "C" cannot be 0 times faster'),
+        ("C=0.5x", 'operator "C" cannot be 1/2 times faster'),
+        ("X=2x", 'operator "X" is not in the graph'),
+        ("C", '"C" is not OPERATOR=FACTORx'),
+        ("C=-2x", '"C=-2x" is not OPERATOR=FACTORx'),
+        ("C=nan", '"C=nan" is not OPERATOR=FACTORx'),
+        ("C=1e9x", '"C=1e9x" is not OPERATOR=FACTORx'),
+        ("=2x", '"=2x" is not OPERATOR=FACTORx'),
+    ],
+)
+def test_factor_that_cannot_be_is_refused(text: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        latency.what_if(ended(EXAMPLE, example_rows()), latency.parse_faster([text]))
+
+
+def test_partitions_of_a_logical_operator_get_faster_together() -> None:
+    graph = {
+        "width_ms": 500,
+        "operators": [
+            {"name": "read"},
+            {"name": "c1", "logical": "count", "inputs": [[0, "read"]]},
+            {"name": "c2", "logical": "count", "inputs": [[0, "read"]]},
+        ],
+    }
+    rows: list[Row] = [("read", 0, 1, 0, "c", 1, 1)]
+    rows += [("c1", 0, 1, 40, "c", 1, 1), ("c2", 0, 1, 60, "c", 1, 1)]
+    changed = latency.what_if(ended(graph, rows), {"count": 2})
+    assert changed.latency.tolist() == [[0], [20], [30]]

@@ -1,0 +1,142 @@
+"""The live view of a moment, from the rows received until then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rewindow import latency
+from rewindow.errors import InputError
+from rewindow.latency.live_view import LiveLatency
+from rewindow.settings.config import LatencyConfig
+from tests.latency.reference import EXAMPLE, Row, example_rows, table
+
+CHAIN: dict[str, Any] = {
+    "width_ms": 500,
+    "operators": [{"name": "a"}, {"name": "b", "inputs": [["i", "a"]]}],
+}
+
+
+def live(graph: dict[str, Any], rows: list[Row], at_ms: int, **settings: int) -> LiveLatency:
+    return latency.live(
+        table(rows),
+        latency.parse_graph(graph),
+        at_ms,
+        LatencyConfig(**settings),
+    )
+
+
+def row(name: str, window: int, end: int, received: int) -> Row:
+    return (name, 0, window, end, name, received, received)
+
+
+def of(found: LiveLatency, name: str) -> tuple[int | None, int | None, str]:
+    (one,) = [one for one in found.summary()["operators"] if one["operator"] == name]
+    return one["latency"], one["latencyMA"], one["origin"]
+
+
+def test_example_of_the_rules_has_its_live_path() -> None:
+    # Rules: L33, L41, L43
+    found = live(EXAMPLE, example_rows(range(1, 30)), 100_000).summary()
+    assert (found["latency"], found["criticalPath"]) == (120, ["A", "C", "E"])
+    assert found["at"] == "1970-01-01T00:01:40Z"
+
+
+def test_rows_received_later_do_not_count() -> None:
+    # Rules: L19, L43
+    rows = [row("a", 1, 500, 510), row("b", 1, 540, 600)]
+    before = live(CHAIN, rows, 599)
+    assert before.window == [1, None]
+    assert of(before, "b") == (None, None, "unknown")
+    assert before.summary()["criticalPath"] == ["b"] and before.summary()["cut"]
+    assert of(live(CHAIN, rows, 600), "b") == (40, 40, "measured")
+    with pytest.raises(InputError, match="no statistics were received up to 1970-01-01T00:00:00.5"):
+        live(CHAIN, rows, 509)
+
+
+def test_average_covers_the_latest_known_values() -> None:
+    # Rules: L8, L26, L33
+    rows = []
+    for window, share in enumerate([1000, 7, 8, 8], start=1):
+        rows += [row("a", window, 500 * window, 500 * window + 90)]
+        rows += [row("b", window, 500 * window + share, 500 * window + 1_100)]
+    found = live(CHAIN, rows, 10_000, average_samples=3)
+    assert of(found, "b") == (8, 7, "measured")
+    assert found.paths.latency.tolist() == [7]
+
+
+def test_value_is_measured_again_when_an_upstream_row_follows() -> None:
+    # Rules: L15, L17
+    rows = [row("b", 1, 540, 550), row("a", 1, 500, 600)]
+    assert of(live(CHAIN, rows, 550), "b") == (None, None, "unknown")
+    assert of(live(CHAIN, rows, 600), "b") == (40, 40, "measured")
+
+
+def test_operator_that_stands_still_is_capped_beyond_the_timeout() -> None:
+    # Rules: L21
+    rows = [row("a", window, 500 * window, 500 * window) for window in range(1, 63)]
+    rows += [row("b", 1, 540, 540)]
+    graph = {
+        "width_ms": 500,
+        "operators": [*CHAIN["operators"], {"name": "c", "inputs": [["i", "b"]]}],
+    }
+    # c has never reported, so the end times of window 1 are kept. 60 windows are 30,000 ms.
+    assert of(live(graph, rows, 30_500), "b")[::2] == (40, "measured")
+    assert of(live(graph, rows, 31_000), "b")[::2] == (30_500, "capped")
+
+
+def test_operator_behind_the_kept_windows_has_an_estimate() -> None:
+    # Rules: L20, L22
+    rows = [row("a", window, 500 * window, 500 * window) for window in range(1, 7)]
+    rows += [row("b", 1, 540, 10_000)]
+    assert of(live(CHAIN, rows, 10_000, windows_kept=6), "b")[::2] == (40, "measured")
+    assert of(live(CHAIN, rows, 10_000, windows_kept=5), "b")[::2] == (2_500, "estimated")
+
+
+def test_complete_window_keeps_its_value_until_others_are_beyond_the_timeout() -> None:
+    # Rules: L20, L23
+    rows = [row("a", 1, 500, 500), row("b", 1, 540, 540)]
+    rows += [row("a", window, 500 * window, 500 * window) for window in range(2, 63)]
+    assert of(live(CHAIN, rows, 30_500), "b")[::2] == (40, "measured")
+    assert of(live(CHAIN, rows, 31_000), "b")[::2] == (30_500, "estimated")
+
+
+def test_row_of_a_window_before_a_complete_one_is_estimated() -> None:
+    # Rules: L23
+    rows = [row("a", window, 500 * window, 500 * window) for window in (1, 2, 3)]
+    rows += [row("b", 2, 1_040, 1_600), row("b", 1, 540, 1_700)]
+    found = live(CHAIN, rows, 1_700)
+    # Window 2 is complete, so that the end times of window 1 are gone; b stays at window 2.
+    assert of(found, "b") == (40, (40 + 1_000) // 2, "measured")
+
+
+def test_estimate_leaves_out_operators_that_are_behind() -> None:
+    # Rules: L20
+    graph = {
+        "width_ms": 500,
+        "operators": [
+            {"name": "a"},
+            {"name": "z"},
+            {"name": "b", "inputs": [["i", "z"], ["j", "a"]]},
+        ],
+    }
+    rows = [row("z", 1, 500, 500)]
+    rows += [row("a", window, 500 * window, 500 * window) for window in range(4, 9)]
+    rows += [row("b", 3, 1_540, 10_000)]
+    found = live(graph, rows, 10_000, windows_kept=2)
+    assert of(found, "b")[::2] == (2_500, "estimated")
+    assert found.summary()["operators"][2]["slowestUpstream"] == "a"
+
+
+def test_window_id_of_zero_has_no_latency() -> None:
+    # Rules: L19
+    rows = [row("a", 0, 0, 10), row("b", 0, 40, 50)]
+    assert of(live(CHAIN, rows, 50), "b") == (None, None, "unknown")
+
+
+def test_live_view_of_a_long_run_depends_on_recent_windows_alone() -> None:
+    rows = example_rows(range(1, 400))
+    recent = example_rows(range(300, 400))
+    wanted = live(EXAMPLE, recent, 10**9, windows_kept=50).summary()
+    assert live(EXAMPLE, rows, 10**9, windows_kept=50).summary() == wanted
