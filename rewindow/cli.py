@@ -35,6 +35,7 @@ VERBS = {
     "certify": "Compare two replays, or a replay and what is published.",
     "compare": "Run new code beside what was recorded of an application, and compare.",
     "gaps": "Report what is missing from a stream: windows, and per key silences, rows and values.",
+    "latency": "Show where the time of a live run went, and its critical path.",
     "play": "Send a recorded stream again, at its own pace or another.",
     "streams": "List recorded and published streams, look into one, repair or delete it.",
     "why": "Show what happened to one window, from its recording on.",

@@ -23,7 +23,7 @@ FREE_OF_PROJECTS = {"init", "jars"}
 ARGUMENTS = {
     "abandon": ["x"], "certify": ["x", "y"], "check": ["x"], "check-determinism": ["x"],
     "drill": ["x"], "errors": ["x"], "gaps": ["x"],
-    "ledger": ["rebuild"],
+    "latency": ["x"], "ledger": ["rebuild"],
     "plan": ["x"], "play": ["x"], "publish": ["x"], "record": ["x"], "replay": ["x"], "set": ["x"],
     "state": ["x"], "status": ["x"],
     "undo": ["x"], "validate": ["x"], "compare": ["x"], "why": ["x", "1"],

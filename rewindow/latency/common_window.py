@@ -38,6 +38,7 @@ class EndedLatency:
         windows: window ids, ascending.
         end_ms: corrected end times, 0 where unknown.
         is_known: whether an end time is known.
+        has_started: whether the operator has ended this or an earlier window.
         latency: latencies of operators in ms, UNKNOWN where not known.
         slowest: index of the slowest upstream operator, UNKNOWN without one.
         origin: index in ORIGINS of where the latency comes from.
@@ -50,6 +51,7 @@ class EndedLatency:
     windows: Ints
     end_ms: Ints
     is_known: Bools
+    has_started: Bools
     latency: Ints
     slowest: npt.NDArray[np.int16]
     origin: npt.NDArray[np.int8]
@@ -162,6 +164,8 @@ def ended(
     rows: pa.Table,
     graph: LatencyGraph,
     settings: LatencyConfig | None = None,
+    first: int | None = None,
+    last: int | None = None,
 ) -> EndedLatency:
     """Returns the latencies of a run that has ended, from every end time of every window.
 
@@ -172,20 +176,33 @@ def ended(
             times are milliseconds.
         graph: the operators of the run.
         settings: by default those of `[latency]`.
+        first, last: closed range of windows; by default all. Rows of other windows correct clocks.
 
     Raises:
-        InputError: there are no rows, or they are wrong, see `read_statistics`.
+        InputError: the range has no rows, or they are wrong, see `read_statistics`.
     """
     settings = settings or LatencyConfig()
     found = read_statistics(rows, graph, settings)
-    if not len(found.node):
-        raise InputError("statistics have no row with an end time")
     layout = found.layout
     faults = found.faults
     windows, end_ms, is_known = _spread(found)
     # The rows are not needed any more, and they are as large as all results.
     del found
-    return evaluate(layout, windows, end_ms, is_known, faults, settings.average_samples)
+    has_started = np.logical_or.accumulate(is_known, axis=1)
+    begin = 0 if first is None else int(np.searchsorted(windows, first))
+    end = len(windows) if last is None else int(np.searchsorted(windows, last, "right"))
+    if begin >= end:
+        raise InputError("statistics have no row with an end time in these windows")
+    chosen = slice(begin, end)
+    return evaluate(
+        layout,
+        windows[chosen],
+        end_ms[:, chosen],
+        is_known[:, chosen],
+        has_started[:, chosen],
+        faults,
+        settings.average_samples,
+    )
 
 
 def _spread(rows: StatisticsRows) -> tuple[Ints, Ints, Bools]:
@@ -217,6 +234,7 @@ def evaluate(
     windows: Ints,
     end_ms: Ints,
     is_known: Bools,
+    has_started: Bools,
     faults: list[ClockFault],
     average_samples: int,
 ) -> EndedLatency:
@@ -236,7 +254,7 @@ def evaluate(
             is_there = slowest[n] != UNKNOWN
             negative += below
         # Before an operator has ended a window, it has no latency.
-        started = np.logical_or.accumulate(knows_own) & (windows > 0)
+        started = has_started[n] & (windows > 0)
         slowest[n][~started] = UNKNOWN
         measured = knows_own & is_there & started
         latency[n][measured] = least[measured]
@@ -248,6 +266,7 @@ def evaluate(
         windows,
         end_ms,
         is_known,
+        has_started,
         latency,
         slowest,
         origin,

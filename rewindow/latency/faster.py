@@ -75,6 +75,7 @@ def what_if(found: EndedLatency, faster: Mapping[str, Fraction | int]) -> EndedL
         found.windows,
         end_ms,
         found.is_known,
+        found.has_started,
         found.faults,
         found.average_samples,
     )

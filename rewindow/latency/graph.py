@@ -58,8 +58,8 @@ class Layout:
     Attributes:
         names: an operator with several partitions has a name for each, as in `count#1`.
         keys: the operator's name in the graph and the partition.
-        upstream: which operators each waits for: by input port, then by partition. Delay operators
-            are not among them.
+        inputs: which operators feed each: by input port, then by partition.
+        upstream: those of them that are not delay operators, for which it waits.
         order: indices, each after its upstream operators.
         leaves: operators at which a path may end, as declared.
         delays: whether an operator is a delay operator.
@@ -71,6 +71,7 @@ class Layout:
     logical: list[str]
     containers: list[str]
     keys: list[tuple[str, int]]
+    inputs: list[list[int]]
     upstream: list[list[int]]
     order: list[int]
     leaves: list[int]
@@ -105,7 +106,7 @@ class Layout:
         return [one for one in range(len(self.names)) if n in self._same(one)]
 
     def is_unifier(self, n: int) -> bool:
-        """Returns whether an operator reads partitions of its own logical operator."""
+        """Returns whether an operator reads partitions of the same logical operator."""
         return bool(self._same(n))
 
     def _same(self, n: int) -> list[int]:
@@ -171,6 +172,7 @@ def lay_out(graph: LatencyGraph, partitions: Mapping[str, Sequence[int]]) -> Lay
     read: set[str] = set()
     for operator in graph.operators:
         read.update(source for _, source in operator.inputs)
+    inputs = []
     upstream = []
     readers: set[int] = set()
     for operator in operators:
@@ -180,9 +182,10 @@ def lay_out(graph: LatencyGraph, partitions: Mapping[str, Sequence[int]]) -> Lay
             for n in places[source]:
                 candidates.append((ports.index(port), keys[n][1], position, n))
         sources = list(dict.fromkeys(n for *_, n in sorted(candidates)))
-        # What a delay operator reads is used in a later window: its readers do not make a path go
-        # on, unless it is the end of one itself.
+        # A delay operator uses in a later window what it reads, so that a path ends before it,
+        # unless no operator reads it.
         waited_for = [n for n in sources if not operators[n].delay]
+        inputs.append(sources)
         upstream.append(waited_for)
         if not operator.delay or operator.name not in read:
             readers.update(waited_for)
@@ -194,6 +197,7 @@ def lay_out(graph: LatencyGraph, partitions: Mapping[str, Sequence[int]]) -> Lay
         [operator.logical or operator.name for operator in operators],
         [operator.container for operator in operators],
         keys,
+        inputs,
         upstream,
         order=_topological(upstream, names),
         leaves=leaves,

@@ -49,7 +49,8 @@ class LiveLatency:
         window: newest window of each operator, None before its first.
         newest: newest value of each operator.
         average: its moving average, UNKNOWN without a known value.
-        paths: critical and longest path by moving averages, in arrays of one column.
+        paths: critical and longest path by moving averages, in arrays of one column. Where the
+            newest value is unknown, as an upstream row is on its way, they use the newest known.
     """
 
     at_ms: int
@@ -213,6 +214,7 @@ def live(
     for heartbeat in _heartbeats(_recent(found, settings)):
         planner.receive(heartbeat)
     newest = []
+    slowest = []
     average = []
     for n in range(len(layout.names)):
         value = planner.newest(n)
@@ -220,16 +222,19 @@ def live(
         if n in planner.window:
             values[planner.window[n]] = value
         known = []
+        source = UNKNOWN
         for window in sorted(values):
             if values[window].latency != UNKNOWN:
                 known.append(values[window].latency)
+                source = values[window].slowest
         mean = moving_average(np.array(known, dtype=np.int64), settings.average_samples)
         newest.append(value)
+        slowest.append(source)
         average.append(UNKNOWN if mean is None else mean)
     paths = find_paths(
         layout,
         np.array(average)[:, None],
-        np.array([value.slowest for value in newest])[:, None],
+        np.array(slowest)[:, None],
     )
     windows = [planner.window.get(n) for n in range(len(layout.names))]
     return LiveLatency(at_ms, layout, windows, newest, average, paths, found.faults)

@@ -4,7 +4,7 @@ program.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from rewindow.application import GraphDescription
@@ -81,13 +81,14 @@ class Line(NamedTuple):
         return f"M{self.x1} {self.y1}C{middle} {self.y1} {middle} {self.y2} {self.x2} {self.y2}"
 
 
-def draw_graph(graph: GraphDescription, *, alone: bool) -> str:
+def draw_graph(graph: GraphDescription, *, alone: bool, marked: Collection[str] = ()) -> str:
     """Returns the graph as SVG: streams at the left, outputs at the right, a stateful operator with
     a thicker edge.
 
     Args:
         graph: what to draw.
         alone: whether it is a file of its own, and no part of a page.
+        marked: names of operators, and streams as in "read.out to count.in", to be drawn in red.
     """
     boxes = _boxes(graph)
     columns = max((box.column for box in boxes.values()), default=0) + 1
@@ -96,6 +97,7 @@ def draw_graph(graph: GraphDescription, *, alone: bool) -> str:
         "graph.svg",
         alone=alone,
         graph=graph,
+        marked=marked,
         boxes=list(boxes.values()),
         lines=_lines(graph, boxes),
         box=(_WIDTH, _HEIGHT),
@@ -163,8 +165,11 @@ def _boxes(graph: GraphDescription) -> dict[str, Box]:
     listed += [(f"o:{name}", "output", name, "output", last) for name in graph.outputs]
     rows: dict[int, int] = {}
     boxes = {}
+    # Without streams there is nothing to draw in the first column.
+    left = 0 if graph.streams else 1
     for key, kind, title, words, column in listed:
-        boxes[key] = Box(kind, title, words, column=column, row=rows.setdefault(column, 0))
+        row = rows.setdefault(column, 0)
+        boxes[key] = Box(kind, title, words, column=column - left, row=row)
         rows[column] += 1
     return boxes
 

@@ -225,8 +225,11 @@ def test_latest_received_row_of_a_window_counts() -> None:
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([], "statistics have no row with an end time"),
-        ([("A", 0, 1, None, "c", 1, 1)], "statistics have no row with an end time"),
+        ([], "statistics have no row with an end time in these windows"),
+        (
+            [("A", 0, 1, None, "c", 1, 1)],
+            "statistics have no row with an end time in these windows",
+        ),
         ([("AA", 0, 1, 0, "c", 1, 1)], 'operator "AA" of the statistics is not in the graph'),
         ([("A", -1, 1, 0, "c", 1, 1)], "partitions of the statistics must be from 0"),
         ([("A", 0, None, 0, "c", 1, 1)], 'statistics have 1 rows without "window_id"'),

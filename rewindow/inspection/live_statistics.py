@@ -1,0 +1,185 @@
+"""The statistics of a live run that a recorded stream holds, and the graph of that run. Starts no
+JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rewindow.application import Application
+from rewindow.errors import InputError
+from rewindow.latency import COLUMNS, LatencyGraph, parse_graph
+from rewindow.latency.rows import check_columns
+from rewindow.loading.catalog import application_names, load_application
+from rewindow.names import did_you_mean
+from rewindow.settings.config import Config
+from rewindow.storage import Table, query, quoted
+from rewindow.windows import parse_duration
+
+WINDOW = "window"
+"""The column with the window of the live run: `window_id` is the one in which a row was
+recorded."""
+_OWN = ("window_id", "offset", "arrived_at")
+STEPS = 200
+"""Steps of a curve over time, at most."""
+
+
+@dataclass(frozen=True)
+class FurtherColumn:
+    """A further column of the statistics, such as CPU or memory.
+
+    Attributes:
+        steps: first window, least, mean and largest value of each stretch of windows.
+        operators: operator, mean and largest value.
+    """
+
+    name: str
+    steps: list[tuple[int, float, float, float]]
+    operators: list[tuple[str, float, float]]
+
+
+@dataclass(frozen=True)
+class LiveStatistics:
+    """Recorded statistics of a live run: rows with `latency.COLUMNS`, and the graph."""
+
+    stream: str
+    rows: pa.Table
+    graph: LatencyGraph
+    further: list[FurtherColumn]
+
+
+def read_live_statistics(
+    config: Config,
+    stream: str,
+    first: int | None = None,
+    last: int | None = None,
+) -> LiveStatistics:
+    """Returns the statistics in the sealed windows of a recorded stream.
+
+    Args:
+        config: settings in force.
+        stream: a stream with the setting `stats`.
+        first, last: closed range of windows of the live run for the further columns; the rows are
+            all of them, since each heartbeat counts where clocks are corrected.
+
+    Raises:
+        InputError: the stream has no such setting or is not recorded; a column is missing or has
+            the wrong type; the graph is wrong.
+    """
+    settings = config.streams.get(stream)
+    if settings is None or settings.stats is None:
+        raise InputError(
+            f'stream "{stream}" does not hold the statistics of a live run',
+            hint=f'Write [streams.{stream}.stats] with statistics_of = "APPLICATION", or the path '
+            "of a JSON file with the graph, into rewindow.toml.",
+        )
+    if not Table.exists(config.windows_table(stream)):
+        raise InputError(
+            f'stream "{stream}" is not recorded yet',
+            hint=f"Run: rewindow record {stream}",
+        )
+    table = Table.open(config.stream_table(stream))
+    seals = Table.open(config.windows_table(stream))
+    columns = table.schema.names
+    if WINDOW not in columns:
+        raise InputError(
+            f'stream "{stream}" has no column "{WINDOW}", the window of the live run',
+            detail="The column window_id of a recorded stream is the window in which a row was "
+            "recorded.",
+            hint=f'Leave window_id out with keep, and write select = {{ {WINDOW} = "window_id" }} '
+            f"into [streams.{stream}].",
+        )
+    sealed = "window_id in (select window_id from w where window_id is not null)"
+    stored = {name: WINDOW if name == "window_id" else name for name in COLUMNS}
+    own = table.schema.remove(columns.index("window_id"))
+    check_columns(own.set(own.get_field_index(WINDOW), own.field(WINDOW).with_name("window_id")))
+    selected = ", ".join(f"{quoted(column)} as {name}" for name, column in stored.items())
+    rows = query(f"select {selected} from t where {sealed}", t=table, w=seals)
+    graph = read_graph(config, settings.stats.statistics_of, set(rows["operator"].to_pylist()))
+    if first is not None:
+        sealed += f" and {WINDOW} >= {first}"
+    if last is not None:
+        sealed += f" and {WINDOW} <= {last}"
+    further = []
+    for field in table.schema:
+        is_number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+        if is_number and field.name not in (*_OWN, *stored.values()):
+            further.append(_further(field.name, sealed, t=table, w=seals))
+    return LiveStatistics(stream, rows, graph, further)
+
+
+def _further(name: str, sealed: str, **tables: Table) -> FurtherColumn:
+    """Returns the values of a column over the windows of the run, and by operator."""
+    figures = f"avg({quoted(name)}) as mean, max({quoted(name)}) as most"
+    known = f"{sealed} and {quoted(name)} is not null"
+    span = f"select min({WINDOW}) as a, max({WINDOW}) as b from t where {sealed}"
+    steps = query(
+        f"""select min({WINDOW}) as first, min({quoted(name)}) as least, {figures}
+        from t cross join ({span}) where {known}
+        group by ({WINDOW} - a) * {STEPS} / (b - a + 1) order by 1""",
+        **tables,
+    )
+    operators = query(
+        f"select operator, {figures} from t where {known} group by operator order by 1",
+        **tables,
+    )
+    return FurtherColumn(
+        name,
+        list(zip(*steps.to_pydict().values(), strict=True)),
+        list(zip(*operators.to_pydict().values(), strict=True)),
+    )
+
+
+def read_graph(config: Config, source: str, reported: Collection[str]) -> LatencyGraph:
+    """Returns the graph of a live run.
+
+    Args:
+        config: settings in force; the path of a file is relative to their folder.
+        source: a JSON file, or the name of an application.
+        reported: operators that the statistics name; a stream of the application is an input
+            operator if it is among them.
+
+    Raises:
+        InputError: there is neither, or the graph is wrong.
+    """
+    if source.endswith(".json"):
+        path = config.root / source
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(
+                f'graph file "{path}" cannot be read: {error}',
+                hint="Set statistics_of in rewindow.toml to a JSON file, or to an application.",
+            ) from error
+        return parse_graph(text)
+    names = application_names(config)
+    if source not in names:
+        raise InputError(
+            f'statistics_of is "{source}", which is not an application',
+            hint=f"{did_you_mean(source, names)}A file with a graph ends in .json.",
+        )
+    return graph_of(load_application(config, source).app, reported)
+
+
+def graph_of(app: Application, reported: Collection[str]) -> LatencyGraph:
+    """Returns the graph of an application as it ran live, without partitions."""
+    operators: list[dict[str, object]] = []
+    for stream in app.streams:
+        if stream in reported and stream not in app.nodes:
+            operators.append({"name": stream})
+    names = {*app.nodes, *(str(one["name"]) for one in operators)}
+    for node in app.nodes.values():
+        inputs = []
+        for port, end in node.feeds.items():
+            source = end.operator or end.port
+            if source in names:
+                inputs.append([port, source])
+        container = node.container or ""
+        delay = node.operator.delays
+        operators.append(
+            {"name": node.name, "container": container, "inputs": inputs, "delay": delay}
+        )
+    return parse_graph({"width_ms": parse_duration(app.window) // 1000, "operators": operators})

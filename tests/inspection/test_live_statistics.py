@@ -1,0 +1,146 @@
+"""Recorded statistics of a live run, read from a stream."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+from rewindow import latency
+from rewindow.application import Application, FrameOperator, InputPort, OutputPort
+from rewindow.errors import InputError
+from rewindow.inspection.live_statistics import graph_of, read_live_statistics
+from rewindow.latency.report import ORIGINS
+from rewindow.settings.config import Config, LatencyConfig, StreamConfig
+from tests.latency.live_run import FIRST, GRAPH, OFFSETS_MS, simulate, write_statistics
+from tests.latency.reference import Reference
+
+NUMBERS = pa.schema([("n", pa.int64())])
+
+
+class Copied(FrameOperator):
+    """An operator that does nothing."""
+
+    inputs: ClassVar = {"numbers": InputPort(NUMBERS)}
+    outputs: ClassVar = {"out": OutputPort(NUMBERS)}
+
+
+def test_statistics_of_a_live_run_give_the_times_that_passed(tmp_path: Path) -> None:
+    # Rules: L5, L6, L7, L9, L13, L31
+    run = simulate(400)
+    assert run.lost > 5
+    config = write_statistics(tmp_path, run.rows)
+    read = read_live_statistics(config, "live")
+    found = latency.ended(read.rows, read.graph, config.latency)
+    # Each correction takes the container's clock back, and adds the time of sending.
+    assert max(OFFSETS_MS.values()) > 1_000
+    names = found.layout.names
+    place = {name: n for n, name in enumerate(names)}
+    checked = 0
+    for column, window in enumerate(found.windows.tolist()):
+        if not found.is_known[:, column].all():
+            continue
+        checked += 1
+        for name, source in [("parse", "clicks"), ("count", "join"), ("alerts", "join")]:
+            passed = run.truth[name, window] - run.truth[source, window]
+            assert found.latency[place[name], column] == passed
+        ended = {name: run.truth[name, window] for name in names}
+        path = found.window(column)
+        latest = max(ended["totals"], ended["alerts"])
+        assert path["latency"] == latest - ended[path["criticalPath"][0]]
+    assert 250 < checked < len(found.windows)
+
+
+def test_statistics_equal_the_naive_reference(tmp_path: Path) -> None:
+    run = simulate(200, loss=0.1)
+    config = write_statistics(tmp_path, run.rows)
+    read = read_live_statistics(config, "live")
+    found = latency.ended(
+        read.rows,
+        read.graph,
+        LatencyConfig(skew_samples=9),
+        FIRST + 5,
+        FIRST + 40,
+    )
+    reference = Reference(GRAPH, run.rows, 9)
+    assert found.windows.tolist() == list(range(FIRST + 5, FIRST + 41))
+    for column, window in enumerate(found.windows.tolist()):
+        wanted = reference.window(window)
+        shown = found.window(column)
+        assert shown["latency"] == wanted.application
+        assert shown["criticalPath"] == [name for name, _ in wanted.path]
+        origins = [ORIGINS[number] for number in found.origin[:, column]]
+        assert origins == list(wanted.origin.values())
+
+
+def test_windows_that_are_not_sealed_do_not_count(tmp_path: Path) -> None:
+    run = simulate(400)
+    config = write_statistics(tmp_path, run.rows)
+    sealed_to_ms = max(row[6] for row in run.rows) // 60_000 * 60_000
+    rows = read_live_statistics(config, "live").rows
+    assert 0 < rows.num_rows == sum(row[6] < sealed_to_ms for row in run.rows)
+
+
+def test_further_columns_are_kept_over_time_and_by_operator(tmp_path: Path) -> None:
+    config = write_statistics(tmp_path, simulate(400).rows)
+    cpu, queue = read_live_statistics(config, "live").further
+    assert (cpu.name, queue.name) == ("cpu", "queue")
+    assert 100 < len(cpu.steps) <= 200 and cpu.steps[0][0] == FIRST
+    for _, least, mean, most in cpu.steps:
+        assert 0.2 <= least <= mean <= most < 0.6
+    assert [name for name, *_ in queue.operators] == sorted(
+        one["name"] for one in GRAPH["operators"]
+    )
+    assert max(most for *_, most in queue.operators) == 89
+
+
+def test_stream_without_statistics_is_refused_with_the_setting(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not hold the statistics") as error:
+        read_live_statistics(Config(state=tmp_path), "flights")
+    assert "[streams.flights.stats]" in error.value.hint
+    stats: Any = {"source": "s", "arrived_at": "at", "stats": {"statistics_of": "g.json"}}
+    config = Config(state=tmp_path, streams={"flights": StreamConfig(**stats)})
+    with pytest.raises(InputError, match='stream "flights" is not recorded yet'):
+        read_live_statistics(config, "flights")
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        ("window", 'stream "live" has no column "window", the window of the live run'),
+        ("container", 'statistics have no column "container"'),
+        ("received_at_ms", 'statistics have no column "received_at_ms"'),
+    ],
+)
+def test_missing_column_is_named(tmp_path: Path, column: str, words: str) -> None:
+    config = write_statistics(tmp_path, simulate(200).rows, leave_out=column)
+    with pytest.raises(InputError, match=words):
+        read_live_statistics(config, "live")
+
+
+def test_graph_that_cannot_be_found_is_refused(tmp_path: Path) -> None:
+    rows = simulate(200).rows
+    config = write_statistics(tmp_path, rows, statistics_of="nowhere.json")
+    with pytest.raises(InputError, match='nowhere.json" cannot be read'):
+        read_live_statistics(config, "live")
+    (tmp_path / "two").mkdir()
+    config = write_statistics(tmp_path / "two", rows, statistics_of="totalz")
+    with pytest.raises(InputError, match='statistics_of is "totalz", which is not an application'):
+        read_live_statistics(config, "live")
+
+
+def test_application_is_a_graph_with_its_reported_streams() -> None:
+    app = Application("app", window="2 s")
+    doubled = app.add("doubled", Copied(), numbers=app.input("numbers"))
+    app.add("summed", Copied(), numbers=doubled["out"])
+    graph = graph_of(app, {"numbers", "doubled", "summed"})
+    assert graph.width_ms == 2_000
+    assert [(one.name, one.inputs) for one in graph.operators] == [
+        ("numbers", []),
+        ("doubled", [("numbers", "numbers")]),
+        ("summed", [("numbers", "doubled")]),
+    ]
+    # A stream that reports nothing would make every path unknown.
+    assert [one.name for one in graph_of(app, set()).operators] == ["doubled", "summed"]

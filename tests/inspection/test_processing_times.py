@@ -1,0 +1,92 @@
+"""Times and throughput of replays, from tables made by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rewindow.errors import InputError
+from rewindow.inspection.processing_times import NO_LATENCY, processing_times
+from rewindow.ledger import AttemptEnd, Ledger
+from rewindow.settings.config import Config
+from tests.publication.staging import StagedReplay, rows_of
+
+
+def timed_replay(config: Config, seconds: float = 2.0) -> StagedReplay:
+    """Returns an ended replay of the windows 100 to 109 by two attempts, in groups of five."""
+    replay = StagedReplay(config, "one", 100, 109)
+    replay.group(100, 104, rows_of(range(100, 105)), epoch=1)
+    replay.group(105, 109, rows_of(range(105, 110)), epoch=2)
+    for window in range(100, 110):
+        epoch = 1 if window < 105 else 2
+        replay._fact(window, "in", "flights", 50, "d", None, epoch, lost=False)
+        replay._fact(window, "error", "ranks.wrong", 1, "d", None, epoch, lost=False)
+        replay._fact(window, "dropped", "ranks.unread", 3, None, None, epoch, lost=False)
+    replay._fact(109, "in", "flights", 1_000, "d", None, 2, lost=True)
+    for fact in replay.facts:
+        fact["group_first"] = 100 if fact["window_id"] < 105 else 105
+        fact["group_last"] = fact["group_first"] + 4
+    replay.end(ledger=False)
+    book = Ledger.open(config.ledger_url)
+    plan = replay.plan
+    book.replays.create(
+        "one", "app", 100, 109, plan.mode.name, plan.model_dump(mode="json"), plan.code_version
+    )
+    for mark, end in [(5, AttemptEnd.FAILED), (10, AttemptEnd.DONE)]:
+        epoch = book.attempts.next_epoch("one")
+        book.attempts.begin("one", epoch, "test", 0, 0, "boot/0")
+        timings = {"compute": seconds, "commit": 0.5}
+        book.attempts.report_progress("one", epoch, mark, mark, timings)
+        book.attempts.end("one", epoch, end, "")
+    return replay
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    return Config(state=tmp_path / "state")
+
+
+def test_groups_have_their_windows_and_seconds(config: Config) -> None:
+    # Rules: L48
+    timed_replay(config)
+    found = processing_times(config, "one")
+    assert [vars(group) | {"windows": str(group.windows)} for group in found.groups] == [
+        {
+            "container": "all operators",
+            "attempt": attempt,
+            "windows": windows,
+            "compute_seconds": 2.0,
+            "commit_seconds": 0.5,
+        }
+        for attempt, windows in [(1, "[100, 104]"), (2, "[105, 109]")]
+    ]
+    values = found.to_dict()
+    assert values["latency"] is None and values["note"] == NO_LATENCY
+    assert (values["groups"][1]["first"], values["groups"][1]["last"]) == (105, 109)
+
+
+def test_every_port_has_its_throughput_of_the_time_of_processing(config: Config) -> None:
+    # Rules: L50, L51, L52
+    timed_replay(config)
+    found = processing_times(config, "one")
+    rates = {(port.direction, port.port): port.per_second for port in found.ports}
+    assert rates["in", "flights"] == 10 * 50 / 4.0
+    assert rates["out", "ranks"] == 10 * 2 / 4.0
+    assert rates["error", "ranks.wrong"] == 10 / 4.0
+    assert rates["dropped", "ranks.unread"] == 10 * 3 / 4.0
+    totals = {total.direction: total.tuples for total in found.totals}
+    outputs = sum(port.tuples for port in found.ports if port.direction == "out")
+    assert totals == {"in": 500, "out": outputs, "error": 10}
+
+
+def test_throughput_of_no_time_is_unknown(config: Config) -> None:
+    # Rules: L52
+    timed_replay(config, seconds=0.0)
+    found = processing_times(config, "one")
+    assert {port.per_second for port in found.ports} == {None}
+
+
+def test_unknown_replay_has_no_times(config: Config) -> None:
+    with pytest.raises(InputError, match='replay "two" is unknown'):
+        processing_times(config, "two")
