@@ -24,7 +24,8 @@ class Paths(NamedTuple):
     """The critical and the longest path of each window.
 
     Attributes:
-        latency: sum along the critical path, the latency of the application.
+        latency: sum along the critical path, the latency of the application. If all its values are
+            measured and no difference was negative, it is the real time from root to leaf (L40).
         on_path: whether an operator is on the critical path.
         is_cut: the critical path starts at an operator that has inputs, since none of them is
             known.

@@ -48,7 +48,6 @@ def config(tmp_path: Path) -> Config:
 
 
 def test_groups_have_their_windows_and_seconds(config: Config) -> None:
-    # Rules: L48
     timed_replay(config)
     found = processing_times(config, "one")
     assert [vars(group) | {"windows": str(group.windows)} for group in found.groups] == [
