@@ -4,7 +4,8 @@ of a replay.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -15,13 +16,15 @@ from rewindow.commands.completion import replays, streams
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, First, Last, out, print_facts, print_json, print_rows
 from rewindow.errors import InputError
-from rewindow.inspection.live_statistics import LiveStatistics, read_live_statistics
-from rewindow.inspection.processing_times import NO_LATENCY, ReplayTimes, processing_times
-from rewindow.settings.config import Config
+from rewindow.inspection.live_statistics import read_live_statistics
+from rewindow.inspection.processing_times import NO_LATENCY, processing_times
+from rewindow.location import Location
+from rewindow.pages.latency_page import write_latency_page, write_replay_times
 from rewindow.storage.streams import sealed_streams
 from rewindow.windows import parse_time
 
 _SHOWN = 20
+_FIGURES = {"latencyMA": "average", "median": "median", "p95": "95 %", "max": "most"}
 
 
 def _names(incomplete: str) -> list[str]:
@@ -69,125 +72,127 @@ def latency(
         rewindow latency totals-377311-377400-1f2e3d
     """
     config = load_project()
-    if name not in {*config.streams, *sealed_streams(config.state / "streams")}:
-        if at or faster or first is not None or last is not None:
-            raise InputError(
-                "a replay is shown as a whole: --at, --faster, --first and --last are for streams",
-                detail=NO_LATENCY,
-            )
-        _replay(config, processing_times(config, name), page, as_json)
-    elif at is None:
-        found = read_live_statistics(config, name, first, last)
-        recorded = room.ended(found.rows, found.graph, config.latency, first, last)
-        _ended(config, found, recorded, faster or [], page, as_json)
-    else:
-        if faster or page or first is not None or last is not None:
-            raise InputError(
-                "--at cannot be combined with --faster, --page, --first or --last",
-                hint="Leave out --at for the windows of the whole run.",
-            )
+    is_stream = name in {*config.streams, *sealed_streams(config.state / "streams")}
+    has_range = first is not None or last is not None
+    if not is_stream and (at or faster or has_range):
+        raise InputError(
+            "a replay is shown as a whole: --at, --faster, --first and --last are for streams",
+            detail=NO_LATENCY,
+        )
+    if at and (faster or page or has_range):
+        raise InputError(
+            "--at cannot be combined with --faster, --page, --first or --last",
+            hint="Leave out --at for the windows of the whole run.",
+        )
+    if not is_stream:
+        times = processing_times(config, name)
+        _show(times, _replay, as_json, partial(write_replay_times, config, times) if page else None)
+        return
+    found = read_live_statistics(config, name, first, last)
+    if at:
         moment_ms = parse_time(at) // 1000
-        found = read_live_statistics(config, name)
-        view = room.live(found.rows, found.graph, moment_ms, config.latency).summary()
-        _live(name, view, as_json)
+        view = room.live(found.rows, found.graph, moment_ms, config.latency)
+        _show({"stream": name, **view}, _live, as_json)
+        return
+    recorded = room.ended(found.rows, found.graph, config.latency, first, last)
+    factors = room.parse_faster(faster or [])
+    changed = room.what_if(recorded, factors).summary() if factors else None
+    report = {
+        "stream": name,
+        **recorded.summary(),
+        "further": found.further,
+        "question": ", ".join(faster or []),
+        "faster": changed,
+    }
+    draw = partial(write_latency_page, config, report, recorded) if page else None
+    _show(report, _ended, as_json, draw)
 
 
-def _replay(config: Config, found: ReplayTimes, page: bool, as_json: bool) -> None:
-    if page:
-        from rewindow.pages.latency_page import write_replay_times
-
-        _print_path(str(write_replay_times(config, found)), as_json)
-    elif as_json:
-        print_json(found.to_dict())
-    else:
-        out.print(f"[bold]{escape(found.replay_id)}[/bold]: {escape(found.application)}")
-        out.print(f"{NO_LATENCY}\n")
-        groups = []
-        for group in found.groups:
-            times = (group.compute_seconds, group.commit_seconds)
-            groups.append((group.container, group.attempt, str(group.windows), *times))
-        columns = ("container", "attempt", "windows", "computing s", "commits s")
-        print_rows("commit groups", columns, groups[-_SHOWN:])
-        if len(groups) > _SHOWN:
-            out.print(f"the last {_SHOWN} of {len(groups):,}; --json has all")
-        columns = ("container", "", "port", "tuples", "tuples/s")
-        ports = []
-        for port in [*found.ports, *found.totals]:
-            rate = "" if port.per_second is None else f"{port.per_second:,.0f}"
-            name = port.port or "all"
-            ports.append((port.container, port.direction, name, port.tuples, rate))
-        print_rows("\nports", columns, ports)
-
-
-def _ended(
-    config: Config,
-    found: LiveStatistics,
-    recorded: room.EndedLatency,
-    faster: Sequence[str],
-    page: bool,
+def _show(
+    found: Mapping[str, Any],
+    print_words: Callable[[Mapping[str, Any]], None],
     as_json: bool,
+    draw: Callable[[], Location] | None = None,
 ) -> None:
-    factors = room.parse_faster(faster)
-    changed = room.what_if(recorded, factors) if factors else None
-    if page:
-        from rewindow.pages.latency_page import write_latency_page
+    if draw is not None:
+        path = str(draw())
+        if as_json:
+            print_json({"page": path})
+        else:
+            out.print(escape(path), soft_wrap=True)
+    elif as_json:
+        print_json(found)
+    else:
+        print_words(found)
 
-        path = write_latency_page(config, found, recorded, changed, ", ".join(faster))
-        _print_path(str(path), as_json)
-        return
-    summary = recorded.summary()
-    other = changed.summary() if changed else None
-    if as_json:
-        further = list(map(vars, found.further))
-        print_json({"stream": found.stream, **summary, "further": further, "faster": other})
-        return
-    out.print(
-        f"[bold]{escape(found.stream)}[/bold]: windows [{summary['first']}, {summary['last']}]"
-    )
-    _facts(summary)
+
+def _replay(found: Mapping[str, Any]) -> None:
+    out.print(f"[bold]{escape(found['replay'])}[/bold]: {escape(found['application'])}")
+    out.print(f"{NO_LATENCY}\n")
+    groups = found["groups"]
     rows = []
-    for row in summary["operators"]:
-        share = f"{row['onCriticalPath'] / summary['windows']:.0%}"
-        values = [row[key] for key in ("operator", "latencyMA", "median", "p95", "max")]
+    for group in groups[-_SHOWN:]:
+        windows = f"[{group['first']}, {group['last']}]"
+        times = (group["compute_seconds"], group["commit_seconds"])
+        rows.append((group["container"], group["attempt"], windows, *times))
+    columns = ("container", "attempt", "windows", "computing s", "commits s")
+    print_rows("commit groups", columns, rows)
+    if len(groups) > _SHOWN:
+        out.print(f"the last {_SHOWN} of {len(groups):,}; --json has all")
+    rows = []
+    for port in found["ports"] + found["totals"]:
+        rate = port["tuplesPerSecond"]
+        words = "" if rate is None else f"{rate:,.0f}"
+        rows.append((port["container"], port["direction"], port["port"], port["tuples"], words))
+    print_rows("\nports", ("container", "", "port", "tuples", "tuples/s"), rows)
+
+
+def _ended(found: Mapping[str, Any]) -> None:
+    windows = f"windows [{found['first']}, {found['last']}]"
+    out.print(f"[bold]{escape(found['stream'])}[/bold]: {windows}")
+    _facts(found)
+    rows = []
+    for row in found["operators"]:
         unknown = row["origins"]["unknown"] + row["origins"]["own_end_missing"]
-        rows.append((*values, unknown, share))
-    columns = ("operator", "average", "median", "95 %", "most", "unknown", "on critical path")
+        share = f"{row['onCriticalPath'] / found['windows']:.0%}"
+        rows.append((row["operator"], *map(row.get, _FIGURES), unknown, share))
+    columns = ("operator", *_FIGURES.values(), "unknown", "on critical path")
     print_rows("\noperators, ms", columns, rows)
-    paths = []
-    for row in summary["paths"][:_SHOWN]:
-        paths.append((row["windows"], " > ".join(row["criticalPath"])))
-    print_rows("\ncritical paths", ("windows", "path"), paths)
-    if other:
-        out.print(f"\n[bold]with {escape(', '.join(faster))}[/bold]")
-        _facts(other)
+    rows = []
+    for row in found["paths"][:_SHOWN]:
+        rows.append((row["windows"], " > ".join(row["criticalPath"])))
+    print_rows("\ncritical paths", ("windows", "path"), rows)
+    if found["faster"]:
+        out.print(f"\n[bold]with {escape(found['question'])}[/bold]")
+        _facts(found["faster"])
 
 
-def _facts(summary: Mapping[str, Any]) -> None:
-    application = summary["application"]
+def _facts(found: Mapping[str, Any]) -> None:
+    total = found["application"]
     print_facts(
         {
-            "latency": f"{application['mean']:,.1f} ms on average, {application['median']:,.1f} "
-            f"median, {application['p95']:,} in 95 %, {application['max']:,} at most",
-            f"window {summary['window']}": _path(summary),
-            "longest path": f"{summary['longestLatency']:,} ms, an upper bound: "
-            + " > ".join(summary["longestPath"]),
-            "incomplete": f"{summary['incompleteWindows']:,} windows, {summary['cutWindows']:,} "
-            "cut",
-            "negative": f"{summary['negativeDifferences']:,} differences count as 0",
-            **_faults(summary),
+            "latency": f"{total['mean']:,.1f} ms on average, {total['median']:,.1f} median, "
+            f"{total['p95']:,} in 95 %, {total['max']:,} at most",
+            f"window {found['window']}": _path(found),
+            "longest path": f"{found['longestLatency']:,} ms, an upper bound: "
+            + " > ".join(found["longestPath"]),
+            "incomplete": f"{found['incompleteWindows']:,} windows, {found['cutWindows']:,} cut",
+            "negative": f"{found['negativeDifferences']:,} differences count as 0",
+            **_faults(found),
         }
     )
 
 
-def _path(summary: Mapping[str, Any]) -> str:
-    marks = [word for word in ("cut", "incomplete") if summary[word]]
-    words = f" ({', '.join(marks)})" if marks else ""
-    return f"{summary['latency']:,} ms: {' > '.join(summary['criticalPath'])}{words}"
+def _path(found: Mapping[str, Any]) -> str:
+    words = f"{found['latency']:,} ms: {' > '.join(found['criticalPath'])}"
+    for mark in ("cut", "incomplete"):
+        words += f", {mark}" if found[mark] else ""
+    return words
 
 
-def _faults(summary: Mapping[str, Any]) -> dict[str, str]:
+def _faults(found: Mapping[str, Any]) -> dict[str, str]:
     words = {}
-    for fault in summary["clockFaults"]:
+    for fault in found["clockFaults"]:
         words[f"clock of {fault['container']}"] = (
             f"corrected by up to {fault['worst_ms']:,} ms in {fault['heartbeats']:,} heartbeats: "
             "it cannot be right"
@@ -195,23 +200,13 @@ def _faults(summary: Mapping[str, Any]) -> dict[str, str]:
     return words
 
 
-def _live(stream: str, view: Mapping[str, Any], as_json: bool) -> None:
-    if as_json:
-        print_json({"stream": stream, **view})
-        return
-    out.print(f"[bold]{escape(stream)}[/bold] at {view['at']}")
+def _live(view: Mapping[str, Any]) -> None:
+    out.print(f"[bold]{escape(view['stream'])}[/bold] at {view['at']}")
     print_facts({"latency": _path(view), **_faults(view)})
     rows = []
     for row in view["operators"]:
         window = "" if row["window"] is None else str(row["window"])
-        values = [row[key] for key in ("latency", "latencyMA", "origin", "slowestUpstream")]
+        values = map(row.get, ("latency", "latencyMA", "origin", "slowestUpstream"))
         rows.append((row["operator"], window, *values))
     columns = ("operator", "window", "latency", "average", "origin", "slowest upstream")
     print_rows("\noperators, ms", columns, rows)
-
-
-def _print_path(path: str, as_json: bool) -> None:
-    if as_json:
-        print_json({"page": path})
-    else:
-        out.print(escape(path), soft_wrap=True)

@@ -4,15 +4,16 @@ JVM.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rewindow.application import Application
 from rewindow.errors import InputError
-from rewindow.latency import COLUMNS, LatencyGraph, parse_graph
-from rewindow.latency.rows import check_columns
+from rewindow.latency import SCHEMA, LatencyGraph, parse_graph
 from rewindow.loading.catalog import application_names, load_application
 from rewindow.names import did_you_mean
 from rewindow.settings.config import Config
@@ -22,33 +23,23 @@ from rewindow.windows import parse_duration
 WINDOW = "window"
 """The column with the window of the live run: `window_id` is the one in which a row was
 recorded."""
-_OWN = ("window_id", "offset", "arrived_at")
 STEPS = 200
 """Steps of a curve over time, at most."""
 
 
 @dataclass(frozen=True)
-class FurtherColumn:
-    """A further column of the statistics, such as CPU or memory.
+class LiveStatistics:
+    """Recorded statistics of a live run.
 
     Attributes:
-        steps: first window, least, mean and largest value of each stretch of windows.
-        operators: operator, mean and largest value.
+        rows: with the columns of `latency.SCHEMA`.
+        further: further numeric columns, such as CPU and memory: name, steps and operators.
     """
-
-    name: str
-    steps: list[tuple[int, float, float, float]]
-    operators: list[tuple[str, float, float]]
-
-
-@dataclass(frozen=True)
-class LiveStatistics:
-    """Recorded statistics of a live run: rows with `latency.COLUMNS`, and the graph."""
 
     stream: str
     rows: pa.Table
     graph: LatencyGraph
-    further: list[FurtherColumn]
+    further: list[dict[str, Any]]
 
 
 def read_live_statistics(
@@ -81,9 +72,11 @@ def read_live_statistics(
             f'stream "{stream}" is not recorded yet',
             hint=f"Run: rewindow record {stream}",
         )
-    table = Table.open(config.stream_table(stream))
-    seals = Table.open(config.windows_table(stream))
-    columns = table.schema.names
+    tables = {
+        "t": Table.open(config.stream_table(stream)),
+        "w": Table.open(config.windows_table(stream)),
+    }
+    columns = tables["t"].schema.names
     if WINDOW not in columns:
         raise InputError(
             f'stream "{stream}" has no column "{WINDOW}", the window of the live run',
@@ -92,45 +85,47 @@ def read_live_statistics(
             hint=f'Leave window_id out with keep, and write select = {{ {WINDOW} = "window_id" }} '
             f"into [streams.{stream}].",
         )
+    selected = [f'"{WINDOW}" as window_id']
+    for name in SCHEMA.names:
+        if name in columns and name != "window_id":
+            selected.append(name)
     sealed = "window_id in (select window_id from w where window_id is not null)"
-    stored = {name: WINDOW if name == "window_id" else name for name in COLUMNS}
-    own = table.schema.remove(columns.index("window_id"))
-    check_columns(own.set(own.get_field_index(WINDOW), own.field(WINDOW).with_name("window_id")))
-    selected = ", ".join(f"{quoted(column)} as {name}" for name, column in stored.items())
-    rows = query(f"select {selected} from t where {sealed}", t=table, w=seals)
-    graph = read_graph(config, settings.stats.statistics_of, set(rows["operator"].to_pylist()))
+    rows = query(f"select {', '.join(selected)} from t where {sealed}", **tables)
     if first is not None:
-        sealed += f" and {WINDOW} >= {first}"
+        sealed += f' and "{WINDOW}" >= {first}'
     if last is not None:
-        sealed += f" and {WINDOW} <= {last}"
+        sealed += f' and "{WINDOW}" <= {last}'
     further = []
-    for field in table.schema:
+    for field in tables["t"].schema if "operator" in columns else ():
         is_number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-        if is_number and field.name not in (*_OWN, *stored.values()):
-            further.append(_further(field.name, sealed, t=table, w=seals))
+        if is_number and field.name not in (*SCHEMA.names, WINDOW, "offset"):
+            further.append(_further(field.name, sealed, tables))
+    reported = pc.unique(rows["operator"]).to_pylist() if "operator" in columns else []
+    graph = read_graph(config, settings.stats.statistics_of, reported)
     return LiveStatistics(stream, rows, graph, further)
 
 
-def _further(name: str, sealed: str, **tables: Table) -> FurtherColumn:
-    """Returns the values of a column over the windows of the run, and by operator."""
+def _further(name: str, sealed: str, tables: Mapping[str, Table]) -> dict[str, Any]:
+    """Returns the values of a further column: of at most STEPS stretches of windows the first
+    window, least, mean and largest value; of each operator mean and largest value.
+    """
     figures = f"avg({quoted(name)}) as mean, max({quoted(name)}) as most"
     known = f"{sealed} and {quoted(name)} is not null"
-    span = f"select min({WINDOW}) as a, max({WINDOW}) as b from t where {sealed}"
     steps = query(
-        f"""select min({WINDOW}) as first, min({quoted(name)}) as least, {figures}
-        from t cross join ({span}) where {known}
-        group by ({WINDOW} - a) * {STEPS} / (b - a + 1) order by 1""",
+        f"""select min("{WINDOW}") as first, min({quoted(name)}) as least, {figures}
+        from t cross join (select min("{WINDOW}") as a, max("{WINDOW}") as b from t where {sealed})
+        where {known} group by ("{WINDOW}" - a) * {STEPS} / (b - a + 1) order by 1""",
         **tables,
     )
     operators = query(
         f"select operator, {figures} from t where {known} group by operator order by 1",
         **tables,
     )
-    return FurtherColumn(
-        name,
-        list(zip(*steps.to_pydict().values(), strict=True)),
-        list(zip(*operators.to_pydict().values(), strict=True)),
-    )
+    return {
+        "name": name,
+        "steps": list(zip(*steps.to_pydict().values(), strict=True)),
+        "operators": list(zip(*operators.to_pydict().values(), strict=True)),
+    }
 
 
 def read_graph(config: Config, source: str, reported: Collection[str]) -> LatencyGraph:

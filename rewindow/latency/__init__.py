@@ -21,14 +21,13 @@ from __future__ import annotations
 from rewindow.latency.common_window import EndedLatency, ended
 from rewindow.latency.faster import parse_faster, what_if
 from rewindow.latency.graph import LatencyGraph, parse_graph
-from rewindow.latency.live_view import LiveLatency, live
-from rewindow.latency.rows import COLUMNS
+from rewindow.latency.live_view import live
+from rewindow.latency.rows import SCHEMA
 
 __all__ = [
-    "COLUMNS",
+    "SCHEMA",
     "EndedLatency",
     "LatencyGraph",
-    "LiveLatency",
     "ended",
     "live",
     "parse_faster",

@@ -6,13 +6,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
 from rewindow.errors import InputError
 from rewindow.latency.common_window import EndedLatency, evaluate
+from rewindow.latency.graph import Layout
 from rewindow.latency.rows import Bools, Ints
+from rewindow.names import did_you_mean
 
 _FACTOR_MAX = 1_000_000
 _FASTER = re.compile(r"(?P<name>.+)=(?P<factor>\d{1,7}(\.\d{1,6})?)[xX]?", re.ASCII)
@@ -49,36 +52,41 @@ def what_if(found: EndedLatency, faster: Mapping[str, Fraction | int]) -> EndedL
     Raises:
         InputError: an operator is unknown, or a factor is below 1 or above 1,000,000.
     """
-    layout = found.layout
+    ends = found.ends
     factors: dict[int, Fraction] = {}
     for name, given in faster.items():
         factor = Fraction(given)
-        large = max(abs(factor.numerator), factor.denominator) > _FACTOR_MAX
-        if factor < 1 or large:
+        if not 1 <= factor.numerator / factor.denominator <= _FACTOR_MAX:
             raise InputError(f'operator "{name}" cannot be {given} times faster', hint=_HINT)
-        for n in layout.chosen(name):
-            factors[n] = factor
+        factors |= dict.fromkeys(_chosen(ends.layout, name), factor)
     is_changed = found.paths.on_path[sorted(factors)].any(axis=0)
-    end_ms = found.end_ms.copy()
-    for n in layout.order:
-        before, has_upstream = _latest(layout.upstream[n], found.end_ms, found.is_known)
-        after, _ = _latest(layout.upstream[n], end_ms, found.is_known)
-        own = found.end_ms[n] - before
+    end_ms = ends.end_ms.copy()
+    for n in ends.layout.order:
+        upstream = ends.layout.upstream[n]
+        before, has_upstream = _latest(upstream, ends.end_ms, ends.is_known)
+        after, _ = _latest(upstream, end_ms, ends.is_known)
+        own = ends.end_ms[n] - before
         if n in factors:
             factor = factors[n]
             # A clock that is wrong can make an own time negative; a factor cannot put that right.
             own = np.where(own > 0, own * factor.denominator // factor.numerator, own)
-        moves = is_changed & has_upstream & found.is_known[n]
+        moves = is_changed & has_upstream & ends.is_known[n]
         end_ms[n] = np.where(moves, after + own, end_ms[n])
-    return evaluate(
-        layout,
-        found.windows,
-        end_ms,
-        found.is_known,
-        found.has_started,
-        found.faults,
-        found.average_samples,
-    )
+    return evaluate(replace(ends, end_ms=end_ms))
+
+
+def _chosen(layout: Layout, name: str) -> list[int]:
+    """Returns the operators that a name means: one of them, or all of a logical operator."""
+    found = []
+    for n, own in enumerate(layout.names):
+        if name in (own, layout.keys[n][0], layout.logical[n]):
+            found.append(n)
+    if not found:
+        raise InputError(
+            f'operator "{name}" is not in the graph',
+            hint=f"{did_you_mean(name, layout.names)}It has: {', '.join(layout.names)}.",
+        )
+    return found
 
 
 def _latest(upstream: Sequence[int], end_ms: Ints, is_known: Bools) -> tuple[Ints, Bools]:

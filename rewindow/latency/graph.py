@@ -69,7 +69,6 @@ class Layout:
     width_ms: int
     names: list[str]
     logical: list[str]
-    containers: list[str]
     keys: list[tuple[str, int]]
     inputs: list[list[int]]
     upstream: list[list[int]]
@@ -77,24 +76,6 @@ class Layout:
     leaves: list[int]
     delays: list[bool]
     is_root: list[bool]
-
-    def chosen(self, name: str) -> list[int]:
-        """Returns the operators that a name means: one of them, or all of a logical operator.
-
-        Raises:
-            InputError: the graph has no operator of this name.
-        """
-        found = []
-        for n, own in enumerate(self.names):
-            if name in (own, self.keys[n][0], self.logical[n]):
-                found.append(n)
-        if not found:
-            known = f"It has: {', '.join(self.names)}."
-            raise InputError(
-                f'operator "{name}" is not in the graph',
-                hint=f"{did_you_mean(name, self.names)}{known}",
-            )
-        return found
 
     def path(self, on_path: Iterable[Any]) -> list[str]:
         """Returns the names of the operators on a path, from its root to its leaf."""
@@ -195,7 +176,6 @@ def lay_out(graph: LatencyGraph, partitions: Mapping[str, Sequence[int]]) -> Lay
         graph.width_ms,
         names,
         [operator.logical or operator.name for operator in operators],
-        [operator.container for operator in operators],
         keys,
         inputs,
         upstream,

@@ -7,93 +7,40 @@ operator's row of that window follows. A view takes each operator's newest value
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rewindow.errors import InputError
 from rewindow.latency.graph import LatencyGraph, Layout
-from rewindow.latency.paths import UNKNOWN, Paths, find_paths
-from rewindow.latency.report import (
-    CAPPED,
-    ESTIMATED,
-    MEASURED,
-    UNKNOWN_ORIGIN,
-    moving_average,
-)
-from rewindow.latency.rows import ClockFault, StatisticsRows, read_statistics
+from rewindow.latency.paths import UNKNOWN, find_paths
+from rewindow.latency.report import Origin, figures
+from rewindow.latency.rows import read_statistics
 from rewindow.settings.config import LatencyConfig
 from rewindow.windows import format_time
+
+_HEARTBEAT = ["received_ms", "sent_ms", "container"]
+_ROW = ["window", "node", "end_ms"]
 
 
 class Value(NamedTuple):
     """An operator's latency, its slowest upstream operator, and where the latency comes from."""
 
-    latency: int
-    slowest: int
-    origin: str
-
-
-_UNKNOWN = Value(UNKNOWN, UNKNOWN, UNKNOWN_ORIGIN)
-
-
-@dataclass
-class LiveLatency:
-    """The live view of a moment.
-
-    Attributes:
-        window: newest window of each operator, None before its first.
-        newest: newest value of each operator.
-        average: its moving average, UNKNOWN without a known value.
-        paths: critical and longest path by moving averages, in arrays of one column. Where the
-            newest value is unknown, as an upstream row is on its way, they use the newest known.
-    """
-
-    at_ms: int
-    layout: Layout
-    window: list[int | None]
-    newest: list[Value]
-    average: list[int]
-    paths: Paths
-    faults: list[ClockFault]
-
-    def summary(self) -> dict[str, Any]:
-        """Returns the view as plain values (L41), see docs/json.md; times are milliseconds."""
-        layout = self.layout
-        operators = []
-        for n, value in enumerate(self.newest):
-            known = value.latency != UNKNOWN
-            slowest = value.slowest != UNKNOWN
-            operators.append(
-                {
-                    "operator": layout.names[n],
-                    "logical": layout.logical[n],
-                    "container": layout.containers[n],
-                    "window": self.window[n],
-                    "latency": value.latency if known else None,
-                    "latencyMA": None if self.average[n] == UNKNOWN else self.average[n],
-                    "origin": value.origin,
-                    "slowestUpstream": layout.names[value.slowest] if slowest else None,
-                }
-            )
-        return {
-            "at": format_time(self.at_ms * 1000),
-            **self.paths.describe(layout, 0),
-            "operators": operators,
-            "clockFaults": list(map(vars, self.faults)),
-        }
+    latency: int = UNKNOWN
+    slowest: int = UNKNOWN
+    origin: Origin = Origin.UNKNOWN
 
 
 @dataclass
 class _Planner:
-    """What the planner of a live run knows.
+    """The knowledge of the planner of a live run.
 
     Attributes:
-        window: newest window of each operator that has ended one.
+        newest: newest window of each operator that has ended one.
         stored: the end times kept, by window and operator.
         values: the values of each operator by window.
         done: newest window that every operator has reported; no older one is stored any more.
@@ -101,84 +48,70 @@ class _Planner:
 
     layout: Layout
     settings: LatencyConfig
-    window: dict[int, int] = field(default_factory=dict)
+    newest: dict[int, int] = field(default_factory=dict)
     stored: dict[int, dict[int, int]] = field(default_factory=dict)
     values: dict[int, dict[int, Value]] = field(default_factory=dict)
-    done: int | None = None
+    done: int = -(1 << 62)
 
     def receive(self, rows: list[tuple[int, int, int]]) -> None:
-        """Takes the rows of one heartbeat: window, operator, end time."""
+        """Enters the rows of one heartbeat: window, operator, end time."""
         for window, n, end_ms in rows:
-            self.window[n] = max(window, self.window.get(n, window))
-            if self.done is None or window > self.done:
+            self.newest[n] = max(window, self.newest.get(n, window))
+            if window > self.done:
                 self.stored.setdefault(window, {})[n] = end_ms
         while len(self.stored) > self.settings.windows_kept:
             del self.stored[min(self.stored)]
         for window, n, _ in rows:
-            for operator in (n, *self._readers(window, n)):
-                self.values.setdefault(operator, {})[window] = self._value(operator, window)
-        for window in {window for window, *_ in rows}:
+            # Operators that depend on this one may have reported the window before it.
+            for one in (n, *self.stored.get(window, ())):
+                if one == n or n in self.layout.upstream[one]:
+                    self.values.setdefault(one, {})[window] = self.value(one, window)
             if len(self.stored.get(window, ())) == len(self.layout.names):
-                self.done = window if self.done is None else max(self.done, window)
-        if self.done is not None:
-            for window in [window for window in self.stored if window <= self.done]:
-                del self.stored[window]
+                self.done = max(self.done, window)
+        for window in sorted(self.stored):
+            if window > self.done:
+                break
+            del self.stored[window]
 
-    def newest(self, n: int) -> Value:
-        """Returns the value of an operator now, however long ago it ended a window."""
-        if n not in self.window:
-            return _UNKNOWN
-        window = self.window[n]
-        if window in self.stored:
-            return self._value(n, window)
-        estimate = self._estimate(n, window)
-        if self.done is None or window > self.done or self.layout.is_root[n]:
-            return estimate
-        # Its window was complete, so that the value from then is as good as any, until others are
-        # further away than the timeout.
-        before = self.values[n][window]
-        late = max(before.latency, self.settings.heartbeat_timeout_ms)
-        return estimate if estimate.latency > late else before
-
-    def _readers(self, window: int, n: int) -> Iterator[int]:
-        """Yields the operators that have ended a window before its row of an upstream operator
-        came in.
-        """
-        for reader in self.stored.get(window, ()):
-            if n in self.layout.upstream[reader]:
-                yield reader
-
-    def _value(self, n: int, window: int) -> Value:
-        ends = self.stored.get(window)
+    def value(self, n: int, window: int) -> Value:
+        """Returns the value of an operator for a window that it has ended."""
         if window <= 0:
-            return _UNKNOWN
+            return Value()
         if self.layout.is_root[n]:
-            return Value(0, UNKNOWN, MEASURED)
-        if ends is None:
-            return self._estimate(n, window)
-        best = _UNKNOWN
+            return Value(0, UNKNOWN, Origin.MEASURED)
+        ends = self.stored.get(window)
+        best = Value()
         for source in self.layout.upstream[n]:
-            if source not in ends:
-                continue
-            share = Value(max(0, ends[n] - ends[source]), source, MEASURED)
-            distance_ms = (self.window[source] - window) * self.layout.width_ms
-            if distance_ms > max(share.latency, self.settings.heartbeat_timeout_ms):
-                share = Value(distance_ms, source, CAPPED)
-            if best.slowest == UNKNOWN or share.latency < best.latency:
+            ahead = self.newest.get(source, window - 1) - window
+            distance_ms = ahead * self.layout.width_ms
+            if ends is None:
+                share = Value(distance_ms, source, Origin.ESTIMATED)
+                is_there = ahead >= 0
+            elif n not in ends:
+                # The row is gone from the windows that are kept, and another came in again.
+                share = Value(UNKNOWN, source, Origin.OWN_END_MISSING)
+                is_there = source in ends
+            else:
+                is_there = source in ends
+                measured = max(0, ends[n] - ends[source]) if is_there else 0
+                share = Value(measured, source, Origin.MEASURED)
+                if distance_ms > max(measured, self.settings.heartbeat_timeout_ms):
+                    share = Value(distance_ms, source, Origin.CAPPED)
+            if is_there and (best.slowest == UNKNOWN or share.latency < best.latency):
                 best = share
         return best
 
-    def _estimate(self, n: int, window: int) -> Value:
-        """Returns the least distance to an upstream operator that is not behind (L20)."""
-        if self.layout.is_root[n]:
-            return Value(0, UNKNOWN, MEASURED)
-        best = _UNKNOWN
-        for source in self.layout.upstream[n]:
-            ahead = self.window.get(source, window - 1) - window
-            distance_ms = ahead * self.layout.width_ms
-            if ahead >= 0 and (best.slowest == UNKNOWN or distance_ms < best.latency):
-                best = Value(distance_ms, source, ESTIMATED)
-        return best
+    def now(self, n: int) -> Value:
+        """Returns the newest value of an operator, however long ago it ended the window."""
+        window = self.newest[n]
+        value = self.value(n, window)
+        before = self.values[n][window]
+        # The end times of a complete window are gone. Its value is valid until the distance to the
+        # upstream operators exceeds the timeout.
+        late = max(before.latency, self.settings.heartbeat_timeout_ms)
+        if window <= self.done and value.latency <= late:
+            return before
+        return value
 
 
 def live(
@@ -186,8 +119,9 @@ def live(
     graph: LatencyGraph,
     at_ms: int,
     settings: LatencyConfig | None = None,
-) -> LiveLatency:
-    """Returns the latencies that were known at a moment.
+) -> dict[str, Any]:
+    """Returns the latencies that were known at a moment, as plain values: the paths (by moving
+    averages) and each operator's newest value, see docs/json.md (L41).
 
     Args:
         rows: `operator, partition, window_id, ended_at_ms, container, sent_at_ms, received_at_ms`.
@@ -199,73 +133,67 @@ def live(
         InputError: nothing was received by then; the rows are wrong, see `read_statistics`.
     """
     settings = settings or LatencyConfig()
-    every = read_statistics(rows, graph, settings)
-    found = every.take(every.received_ms <= at_ms)
-    if not len(found.node):
-        when = format_time(at_ms * 1000)
-        hint = ""
-        if len(every.node):
-            first = format_time(int(every.received_ms.min()) * 1000)
-            last = format_time(int(every.received_ms.max()) * 1000)
-            hint = f"The first row was received at {first}, the last at {last}."
-        raise InputError(f"no statistics were received up to {when}", hint=hint)
-    layout = found.layout
+    layout, every, faults = read_statistics(rows, graph, settings)
+    received = every.filter(pc.field("received_ms") <= at_ms)
+    if not received.num_rows:
+        span = pc.min_max(every["received_ms"]).as_py()
+        raise InputError(
+            f"no statistics were received up to {_time(at_ms)}",
+            hint=f"The first row was received at {_time(span['min'] or 0)}, the last at "
+            f"{_time(span['max'] or 0)}.",
+        )
     planner = _Planner(layout, settings)
-    for heartbeat in _heartbeats(_recent(found, settings)):
-        planner.receive(heartbeat)
-    newest = []
-    slowest = []
-    average = []
-    for n in range(len(layout.names)):
-        value = planner.newest(n)
+    # Windows before those that are kept, counted from the operator that is furthest back, decide
+    # neither a value nor an average.
+    newest = received.group_by("node").aggregate([("window", "max")])
+    kept = settings.windows_kept + settings.average_samples
+    recent = received.filter(pc.field("window") > pc.min(newest["window_max"]).as_py() - kept)
+    order = [(name, "ascending") for name in (*_HEARTBEAT, "window")]
+    columns = recent.sort_by(order).select(_HEARTBEAT + _ROW).to_pydict().values()
+    for _, beat in groupby(zip(*columns, strict=True), key=lambda row: row[:3]):
+        planner.receive([row[3:] for row in beat])
+    return _summary(planner, at_ms, faults)
+
+
+def _summary(planner: _Planner, at_ms: int, faults: list[dict[str, Any]]) -> dict[str, Any]:
+    layout = planner.layout
+    averages = []
+    sources = []
+    operators = []
+    for n, name in enumerate(layout.names):
         values = planner.values.get(n, {})
-        if n in planner.window:
-            values[planner.window[n]] = value
+        value = Value()
+        if values:
+            value = values[planner.newest[n]] = planner.now(n)
         known = []
         source = UNKNOWN
         for window in sorted(values):
             if values[window].latency != UNKNOWN:
-                known.append(values[window].latency)
+                # A newest value may be unknown because an upstream row is on its way.
                 source = values[window].slowest
-        mean = moving_average(np.array(known, dtype=np.int64), settings.average_samples)
-        newest.append(value)
-        slowest.append(source)
-        average.append(UNKNOWN if mean is None else mean)
-    paths = find_paths(
-        layout,
-        np.array(average)[:, None],
-        np.array(slowest)[:, None],
-    )
-    windows = [planner.window.get(n) for n in range(len(layout.names))]
-    return LiveLatency(at_ms, layout, windows, newest, average, paths, found.faults)
+                known.append(values[window].latency)
+        average = figures(np.array(known, dtype=int), planner.settings.average_samples)["latencyMA"]
+        averages.append(UNKNOWN if average is None else average)
+        sources.append(source)
+        operators.append(
+            {
+                "operator": name,
+                "logical": layout.logical[n],
+                "window": planner.newest.get(n),
+                "latency": None if value.latency == UNKNOWN else value.latency,
+                "latencyMA": average,
+                "origin": value.origin.name.lower(),
+                "slowestUpstream": [*layout.names, None][value.slowest],
+            }
+        )
+    paths = find_paths(layout, np.array([averages]).T, np.array([sources]).T)
+    return {
+        "at": _time(at_ms),
+        **paths.describe(layout, 0),
+        "operators": operators,
+        "clockFaults": faults,
+    }
 
 
-def _recent(rows: StatisticsRows, settings: LatencyConfig) -> StatisticsRows:
-    """Returns the rows that the view depends on.
-
-    Older windows than those that are kept, counted from the operator that is furthest behind,
-    decide neither a value nor an average.
-    """
-    newest = np.full(len(rows.layout.names), rows.window.max())
-    present = np.unique(rows.node)
-    for n in present:
-        newest[n] = rows.window[rows.node == n].max()
-    kept = settings.windows_kept + settings.average_samples
-    return rows.take(rows.window > int(newest.min()) - kept)
-
-
-def _heartbeats(rows: StatisticsRows) -> Iterator[list[tuple[int, int, int]]]:
-    """Yields the rows of each heartbeat, in order of receipt."""
-    order = np.lexsort((rows.window, rows.container, rows.sent_ms, rows.received_ms))
-    ordered = rows.take(order)
-    listed = zip(
-        ordered.received_ms.tolist(),
-        ordered.sent_ms.tolist(),
-        ordered.container.tolist(),
-        ordered.window.tolist(),
-        ordered.node.tolist(),
-        ordered.end_ms.tolist(),
-        strict=True,
-    )
-    for _, group in groupby(listed, key=lambda row: row[:3]):
-        yield [row[3:] for row in group]
+def _time(at_ms: int) -> str:
+    return format_time(at_ms * 1000)

@@ -4,16 +4,16 @@ and paths; or the times of a replay.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from rewindow.application import GraphDescription, OperatorDescription
-from rewindow.inspection.live_statistics import STEPS, LiveStatistics
-from rewindow.inspection.processing_times import NO_LATENCY, ReplayTimes
+from rewindow.inspection.live_statistics import STEPS
 from rewindow.latency import EndedLatency
+from rewindow.latency.graph import Layout
 from rewindow.location import Location
 from rewindow.pages.application_graph import draw_graph
 from rewindow.pages.drawing import draw
@@ -28,39 +28,32 @@ _ROWS_MAX = 500
 
 def write_latency_page(
     config: Config,
-    found: LiveStatistics,
+    report: Mapping[str, Any],
     recorded: EndedLatency,
-    changed: EndedLatency | None,
-    faster: str,
 ) -> Location:
     """Writes the page of a live run, and returns its path.
 
     Args:
         config: settings in force.
-        found: the statistics.
-        recorded: the latencies that follow from them.
-        changed: the latencies if operators were faster; None without such a question.
-        faster: the question.
+        report: summary, further columns, and the summary with faster operators.
+        recorded: the latencies.
     """
-    ends = recorded.end_ms[recorded.is_known]
+    ends = recorded.ends.end_ms[recorded.ends.is_known]
     return _write(
         config,
-        found.stream,
-        stream=found,
-        summary=recorded.summary(),
-        changed=changed.summary() if changed else None,
-        faster=faster,
-        graph=draw_critical(found.stream, recorded),
-        curves=_curves(found, recorded),
+        report["stream"],
+        replay=None,
+        summary=report,
+        graph=draw_critical(report, recorded.ends.layout),
+        curves=_curves(report, recorded),
         begin=_second(ends.min()),
         end=_second(ends.max()),
-        replay=None,
     )
 
 
-def write_replay_times(config: Config, found: ReplayTimes) -> Location:
+def write_replay_times(config: Config, found: Mapping[str, Any]) -> Location:
     """Writes the page of a replay's times, and returns its path."""
-    return _write(config, found.replay_id, replay=found, note=NO_LATENCY, rows_max=_ROWS_MAX)
+    return _write(config, found["replay"], replay=found, rows_max=_ROWS_MAX)
 
 
 def _write(config: Config, name: str, **values: Any) -> Location:
@@ -73,48 +66,46 @@ def _second(at_ms: int) -> str:
     return format_time(int(at_ms) // 1000 * 1_000_000)
 
 
-def draw_critical(stream: str, recorded: EndedLatency) -> str:
+def draw_critical(report: Mapping[str, Any], layout: Layout) -> str:
     """Returns the graph as SVG, with the most frequent critical path in red."""
-    layout = recorded.layout
-    summary = recorded.summary()
-    path = summary["paths"][0]["criticalPath"]
+    path = report["paths"][0]["criticalPath"]
     pairs = list(pairwise(path))
     marked = set(path)
     operators = []
     for n in layout.order:
-        row = summary["operators"][n]
-        share = row["onCriticalPath"] / summary["windows"]
-        mean = "unknown" if row["mean"] is None else f"{row['mean']:,.1f} ms"
+        name = layout.names[n]
+        row = report["operators"][n]
         feeds = {}
         for number, source in enumerate(layout.inputs[n]):
             end = f"{layout.names[source]}.out"
             feeds[str(number)] = end
-            if (layout.names[source], layout.names[n]) in pairs:
-                marked.add(f"{end} to {layout.names[n]}.{number}")
-        words = f"{mean}, critical {share:.0%}"
-        operators.append(OperatorDescription(name=layout.names[n], kind=words, feeds=feeds))
+            if (layout.names[source], name) in pairs:
+                marked.add(f"{end} to {name}.{number}")
+        mean = "unknown" if row["mean"] is None else f"{row['mean']:,.1f} ms"
+        words = f"{mean}, critical {row['onCriticalPath'] / report['windows']:.0%}"
+        operators.append(OperatorDescription(name=name, kind=words, feeds=feeds))
     graph = GraphDescription(
-        application=stream,
+        application=report["stream"],
         window=f"{layout.width_ms} ms",
         operators=operators,
     )
     return draw_graph(graph, alone=False, marked=marked)
 
 
-def _curves(found: LiveStatistics, recorded: EndedLatency) -> list[tuple[str, Curve, Any]]:
+def _curves(report: Mapping[str, Any], recorded: EndedLatency) -> list[tuple[str, Curve, Any]]:
     """Returns the latency of the application over time, then each further column."""
-    parts = np.array_split(np.arange(len(recorded.windows)), min(STEPS, len(recorded.windows)))
+    windows = recorded.ends.windows
     steps = []
-    for part in parts:
+    for part in np.array_split(np.arange(len(windows)), min(STEPS, len(windows))):
         values = recorded.paths.latency[part]
-        first = int(recorded.windows[part[0]])
-        steps.append((first, float(values.min()), float(values.mean()), float(values.max())))
+        figures = (float(values.min()), float(values.mean()), float(values.max()))
+        steps.append((int(windows[part[0]]), *figures))
     curves: list[tuple[str, Curve, Any]] = [
         ("latency of the application, ms", draw_steps(steps), [])
     ]
-    for column in found.further:
-        if column.steps:
-            curves.append((column.name, draw_steps(column.steps), column.operators))
+    for column in report["further"]:
+        if column["steps"]:
+            curves.append((column["name"], draw_steps(column["steps"]), column["operators"]))
     return curves
 
 

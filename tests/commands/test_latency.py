@@ -33,9 +33,8 @@ def test_json_has_the_latency_and_both_paths(live: Command) -> None:
     assert found["criticalPath"] == ["clicks", "parse", "join", "count", "totals"]
     assert 200 < found["latency"] <= found["longestLatency"] < 300
     assert found["longestPath"][-1] in ("totals", "alerts")
-    assert {row["operator"] for row in found["operators"] if row["latencyMA"] is not None} == {
-        "clicks", "parse", "users", "join", "later", "count", "totals", "alerts",
-    }  # fmt: skip
+    averages = {row["operator"]: row["latencyMA"] for row in found["operators"]}
+    assert len(averages) == 8 and 100 < averages["count"] < 140
     assert sum(row["windows"] for row in found["paths"]) == found["windows"]
     assert [column["name"] for column in found["further"]] == ["cpu", "queue"]
     assert found["faster"] is None and found["clockFaults"] == []
@@ -106,10 +105,10 @@ def test_replay_has_times_and_throughput_in_place_of_latencies(
     timed_replay(config)
     found = shown(command, "one")
     assert found["latency"] is None and "no operator latency" in found["note"]
-    assert found["totals"][0] == {
+    assert found["totals"][2] == {
         "container": "all operators",
         "direction": "in",
-        "port": "",
+        "port": "all",
         "tuples": 500,
         "seconds": 4.0,
         "tuplesPerSecond": 125.0,

@@ -12,6 +12,7 @@ from rewindow import latency
 from rewindow.application import Application, FrameOperator, InputPort, OutputPort
 from rewindow.errors import InputError
 from rewindow.inspection.live_statistics import graph_of, read_live_statistics
+from rewindow.latency import EndedLatency
 from rewindow.latency.report import ORIGINS
 from rewindow.settings.config import Config, LatencyConfig, StreamConfig
 from tests.latency.live_run import FIRST, GRAPH, OFFSETS_MS, simulate, write_statistics
@@ -36,11 +37,11 @@ def test_statistics_of_a_live_run_give_the_times_that_passed(tmp_path: Path) -> 
     found = latency.ended(read.rows, read.graph, config.latency)
     # Each correction takes the container's clock back, and adds the time of sending.
     assert max(OFFSETS_MS.values()) > 1_000
-    names = found.layout.names
+    names = found.ends.layout.names
     place = {name: n for n, name in enumerate(names)}
     checked = 0
-    for column, window in enumerate(found.windows.tolist()):
-        if not found.is_known[:, column].all():
+    for column, window in enumerate(found.ends.windows.tolist()):
+        if not found.ends.is_known[:, column].all():
             continue
         checked += 1
         for name, source in [("parse", "clicks"), ("count", "join"), ("alerts", "join")]:
@@ -50,7 +51,7 @@ def test_statistics_of_a_live_run_give_the_times_that_passed(tmp_path: Path) -> 
         path = found.window(column)
         latest = max(ended["totals"], ended["alerts"])
         assert path["latency"] == latest - ended[path["criticalPath"][0]]
-    assert 250 < checked < len(found.windows)
+    assert 250 < checked < len(found.ends.windows)
 
 
 def test_statistics_equal_the_naive_reference(tmp_path: Path) -> None:
@@ -65,8 +66,8 @@ def test_statistics_equal_the_naive_reference(tmp_path: Path) -> None:
         FIRST + 40,
     )
     reference = Reference(GRAPH, run.rows, 9)
-    assert found.windows.tolist() == list(range(FIRST + 5, FIRST + 41))
-    for column, window in enumerate(found.windows.tolist()):
+    assert found.ends.windows.tolist() == list(range(FIRST + 5, FIRST + 41))
+    for column, window in enumerate(found.ends.windows.tolist()):
         wanted = reference.window(window)
         shown = found.window(column)
         assert shown["latency"] == wanted.application
@@ -86,14 +87,15 @@ def test_windows_that_are_not_sealed_do_not_count(tmp_path: Path) -> None:
 def test_further_columns_are_kept_over_time_and_by_operator(tmp_path: Path) -> None:
     config = write_statistics(tmp_path, simulate(400).rows)
     cpu, queue = read_live_statistics(config, "live").further
-    assert (cpu.name, queue.name) == ("cpu", "queue")
-    assert 100 < len(cpu.steps) <= 200 and cpu.steps[0][0] == FIRST
-    for _, least, mean, most in cpu.steps:
+    assert (cpu["name"], queue["name"]) == ("cpu", "queue")
+    assert 100 < len(cpu["steps"]) <= 200 and cpu["steps"][0][0] == FIRST
+    for _, least, mean, most in cpu["steps"]:
         assert 0.2 <= least <= mean <= most < 0.6
-    assert [name for name, *_ in queue.operators] == sorted(
-        one["name"] for one in GRAPH["operators"]
-    )
-    assert max(most for *_, most in queue.operators) == 89
+    names = [name for name, *_ in queue["operators"]]
+    assert names == sorted(one["name"] for one in GRAPH["operators"])
+    assert max(most for *_, most in queue["operators"]) == 89
+    (cpu, _) = read_live_statistics(config, "live", FIRST + 7, FIRST + 8).further
+    assert [step[0] for step in cpu["steps"]] == [FIRST + 7, FIRST + 8]
 
 
 def test_stream_without_statistics_is_refused_with_the_setting(tmp_path: Path) -> None:
@@ -106,10 +108,16 @@ def test_stream_without_statistics_is_refused_with_the_setting(tmp_path: Path) -
         read_live_statistics(config, "flights")
 
 
+def analysed(config: Config) -> EndedLatency:
+    read = read_live_statistics(config, "live")
+    return latency.ended(read.rows, read.graph)
+
+
 @pytest.mark.parametrize(
     ("column", "words"),
     [
         ("window", 'stream "live" has no column "window", the window of the live run'),
+        ("operator", 'statistics have no column "operator"'),
         ("container", 'statistics have no column "container"'),
         ("received_at_ms", 'statistics have no column "received_at_ms"'),
     ],
@@ -117,7 +125,7 @@ def test_stream_without_statistics_is_refused_with_the_setting(tmp_path: Path) -
 def test_missing_column_is_named(tmp_path: Path, column: str, words: str) -> None:
     config = write_statistics(tmp_path, simulate(200).rows, leave_out=column)
     with pytest.raises(InputError, match=words):
-        read_live_statistics(config, "live")
+        analysed(config)
 
 
 def test_graph_that_cannot_be_found_is_refused(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from rewindow.settings.config import Config
 from tests.publication.staging import StagedReplay, rows_of
 
 
-def timed_replay(config: Config, seconds: float = 2.0) -> StagedReplay:
+def timed_replay(config: Config, seconds: float = 2.0, replay_id: str = "one") -> None:
     """Returns an ended replay of the windows 100 to 109 by two attempts, in groups of five."""
-    replay = StagedReplay(config, "one", 100, 109)
+    replay = StagedReplay(config, replay_id, 100, 109)
     replay.group(100, 104, rows_of(range(100, 105)), epoch=1)
     replay.group(105, 109, rows_of(range(105, 110)), epoch=2)
     for window in range(100, 110):
@@ -31,15 +31,14 @@ def timed_replay(config: Config, seconds: float = 2.0) -> StagedReplay:
     book = Ledger.open(config.ledger_url)
     plan = replay.plan
     book.replays.create(
-        "one", "app", 100, 109, plan.mode.name, plan.model_dump(mode="json"), plan.code_version
+        replay_id, "app", 100, 109, plan.mode.name, plan.model_dump(mode="json"), plan.code_version
     )
     for mark, end in [(5, AttemptEnd.FAILED), (10, AttemptEnd.DONE)]:
-        epoch = book.attempts.next_epoch("one")
-        book.attempts.begin("one", epoch, "test", 0, 0, "boot/0")
+        epoch = book.attempts.next_epoch(replay_id)
+        book.attempts.begin(replay_id, epoch, "test", 0, 0, "boot/0")
         timings = {"compute": seconds, "commit": 0.5}
-        book.attempts.report_progress("one", epoch, mark, mark, timings)
-        book.attempts.end("one", epoch, end, "")
-    return replay
+        book.attempts.report_progress(replay_id, epoch, mark, mark, timings)
+        book.attempts.end(replay_id, epoch, end, "")
 
 
 @pytest.fixture
@@ -50,40 +49,51 @@ def config(tmp_path: Path) -> Config:
 def test_groups_have_their_windows_and_seconds(config: Config) -> None:
     timed_replay(config)
     found = processing_times(config, "one")
-    assert [vars(group) | {"windows": str(group.windows)} for group in found.groups] == [
+    assert found["groups"] == [
         {
             "container": "all operators",
             "attempt": attempt,
-            "windows": windows,
+            "first": first,
+            "last": first + 4,
             "compute_seconds": 2.0,
             "commit_seconds": 0.5,
         }
-        for attempt, windows in [(1, "[100, 104]"), (2, "[105, 109]")]
+        for attempt, first in [(1, 100), (2, 105)]
     ]
-    values = found.to_dict()
-    assert values["latency"] is None and values["note"] == NO_LATENCY
-    assert (values["groups"][1]["first"], values["groups"][1]["last"]) == (105, 109)
+    assert found["latency"] is None and found["note"] == NO_LATENCY
 
 
 def test_every_port_has_its_throughput_of_the_time_of_processing(config: Config) -> None:
     # Rules: L50, L51, L52
     timed_replay(config)
     found = processing_times(config, "one")
-    rates = {(port.direction, port.port): port.per_second for port in found.ports}
+    rates = {(one["direction"], one["port"]): one["tuplesPerSecond"] for one in found["ports"]}
     assert rates["in", "flights"] == 10 * 50 / 4.0
     assert rates["out", "ranks"] == 10 * 2 / 4.0
     assert rates["error", "ranks.wrong"] == 10 / 4.0
     assert rates["dropped", "ranks.unread"] == 10 * 3 / 4.0
-    totals = {total.direction: total.tuples for total in found.totals}
-    outputs = sum(port.tuples for port in found.ports if port.direction == "out")
-    assert totals == {"in": 500, "out": outputs, "error": 10}
+    totals = {total["direction"]: total["tuples"] for total in found["totals"]}
+    outputs = sum(port["tuples"] for port in found["ports"] if port["direction"] == "out")
+    assert totals == {"in": 500, "out": outputs, "error": 10, "dropped": 30}
 
 
 def test_throughput_of_no_time_is_unknown(config: Config) -> None:
     # Rules: L52
     timed_replay(config, seconds=0.0)
     found = processing_times(config, "one")
-    assert {port.per_second for port in found.ports} == {None}
+    assert {port["tuplesPerSecond"] for port in found["ports"]} == {None}
+
+
+def test_containers_have_separate_groups_and_ports(config: Config) -> None:
+    plan = StagedReplay(config, "one", 100, 109).plan.model_dump(mode="json")
+    book = Ledger.open(config.ledger_url)
+    book.replays.create("one", "app", 100, 109, "exactly_once", plan, "code")
+    for container in ("one@a", "one@b"):
+        timed_replay(config, replay_id=container)
+    found = processing_times(config, "one")
+    assert [row["container"] for row in found["groups"]] == ["a", "a", "b", "b"]
+    rates = [row["tuplesPerSecond"] for row in found["ports"] if row["port"] == "flights"]
+    assert rates == [125.0, 125.0]
 
 
 def test_unknown_replay_has_no_times(config: Config) -> None:

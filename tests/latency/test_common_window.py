@@ -10,6 +10,7 @@ import pytest
 from rewindow import latency
 from rewindow.errors import InputError
 from rewindow.latency.common_window import EndedLatency
+from rewindow.latency.report import ORIGINS
 from rewindow.settings.config import LatencyConfig
 from tests.latency.reference import (
     EXAMPLE,
@@ -52,13 +53,12 @@ def test_a_thousand_random_graphs_equal_a_naive_reference() -> None:
         if not reference.windows:
             continue
         found = ended(graph, rows, skew_samples=samples)
-        nodes = found.layout.keys
-        assert found.windows.tolist() == reference.windows and nodes == reference.nodes
-        values = iter(found.table().to_pylist())
+        nodes = found.ends.layout.keys
+        assert found.ends.windows.tolist() == reference.windows and nodes == reference.nodes
         for column, window in enumerate(reference.windows):
             wanted = reference.window(window)
             shown = found.window(column)
-            names = dict(zip(nodes, found.layout.names, strict=True))
+            names = dict(zip(nodes, found.ends.layout.names, strict=True))
             assert shown == {
                 "window": window,
                 "latency": wanted.application,
@@ -69,28 +69,29 @@ def test_a_thousand_random_graphs_equal_a_naive_reference() -> None:
                 "longestPath": [names[node] for node in wanted.longest_path],
             }, (graph, rows, window)
             assert shown["latency"] <= shown["longestLatency"]
-            for _node in nodes:
-                value = next(values)
-                node = (value["operator"], value["partition"])
+            for n, node in enumerate(nodes):
+                latest = wanted.latency[node]
                 slowest = wanted.slowest[node]
-                assert value == {
-                    "window_id": window,
-                    "operator": node[0],
-                    "partition": node[1],
-                    "latency_ms": wanted.latency[node],
-                    "origin": wanted.origin[node],
-                    "slowest_upstream": slowest and names[slowest],
-                    "on_critical_path": node in wanted.path,
-                }, (graph, rows, window, node)
-                origins.add(value["origin"])
+                assert (
+                    found.latency[n, column],
+                    found.slowest[n, column],
+                    ORIGINS[found.origin[n, column]],
+                ) == (
+                    -1 if latest is None else latest,
+                    -1 if slowest is None else nodes.index(slowest),
+                    wanted.origin[node],
+                ), (graph, rows, window, node)
+                origins.add(wanted.origin[node])
     assert origins == {"measured", "own_end_missing", "unknown"}
 
 
 def test_greedy_sum_is_the_real_time_from_root_to_leaf() -> None:
     # Rules: L40
     found = ended(EXAMPLE, example_rows(range(1, 9)))
-    leaf, root = found.layout.names.index("E"), found.layout.names.index("A")
-    assert (found.end_ms[leaf] - found.end_ms[root]).tolist() == found.paths.latency.tolist()
+    leaf, root = found.ends.layout.names.index("E"), found.ends.layout.names.index("A")
+    assert (
+        found.ends.end_ms[leaf] - found.ends.end_ms[root]
+    ).tolist() == found.paths.latency.tolist()
 
 
 def test_longest_path_differs_where_an_operator_kept_nobody_waiting() -> None:
@@ -135,7 +136,7 @@ def test_rows_of_one_heartbeat_are_one_sample_and_cancel_out() -> None:
     ]
     found = ended(graph, rows)
     # The average of 10 and -5 is 2, cut off; three rows of 10 would make it more.
-    assert found.end_ms.tolist() == [[10, 102], [14, 105]]
+    assert found.ends.end_ms.tolist() == [[10, 102], [14, 105]]
     assert found.latency[1].tolist() == [4, 3]
 
 
@@ -144,7 +145,7 @@ def test_clock_beyond_the_timeout_is_reported_and_applied() -> None:
     def faults(sent: int) -> tuple[list[Any], list[int]]:
         rows: list[Row] = [("A", 0, 1, 0, "one", sent, 0)]
         found = ended({"width_ms": 1, "operators": [{"name": "A"}]}, rows)
-        return found.summary()["clockFaults"], found.end_ms[0].tolist()
+        return found.summary()["clockFaults"], found.ends.end_ms[0].tolist()
 
     assert faults(30_000) == ([], [-30_000])
     fault = {"container": "one", "heartbeats": 1, "worst_ms": -30_001}
@@ -190,7 +191,7 @@ def test_partitions_of_one_name_are_operators_and_the_lowest_wins_a_tie() -> Non
     rows: list[Row] = [("read", 0, 1, 0, "c", 1, 1), ("write", 0, 1, 50, "c", 1, 1)]
     rows += [("count", n, 1, 40, "c", 1, 1) for n in (3, 1)]
     found = ended(graph, rows)
-    assert found.layout.names == ["read", "count#1", "count#3", "write"]
+    assert found.ends.layout.names == ["read", "count#1", "count#3", "write"]
     assert found.summary()["criticalPath"] == ["read", "count#1", "write"]
 
 
@@ -219,7 +220,7 @@ def test_figures_use_known_values_and_count_origins() -> None:
 def test_latest_received_row_of_a_window_counts() -> None:
     rows: list[Row] = [("A", 0, 1, 9, "c", 5, 5), ("A", 0, 1, 7, "c", 4, 4)]
     found = ended({"width_ms": 1, "operators": [{"name": "A"}]}, rows)
-    assert found.end_ms.tolist() == [[9]]
+    assert found.ends.end_ms.tolist() == [[9]]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +232,7 @@ def test_latest_received_row_of_a_window_counts() -> None:
             "statistics have no row with an end time in these windows",
         ),
         ([("AA", 0, 1, 0, "c", 1, 1)], 'operator "AA" of the statistics is not in the graph'),
-        ([("A", -1, 1, 0, "c", 1, 1)], "partitions of the statistics must be from 0"),
+        ([("A", -1, 1, 0, "c", 1, 1)], "partition -1 of the statistics is below 0"),
         ([("A", 0, None, 0, "c", 1, 1)], 'statistics have 1 rows without "window_id"'),
         ([("A", 0, 1, 0, None, 1, 1)], 'statistics have 1 rows without "container"'),
         ([("A", 0, 1, 0, "c", None, 1)], 'statistics have 1 rows without "sent_at_ms"'),
@@ -247,9 +248,12 @@ def test_wrong_columns_are_refused_by_name() -> None:
     graph = latency.parse_graph(EXAMPLE)
     with pytest.raises(InputError, match='statistics have no column "sent_at_ms"'):
         latency.ended(rows.drop_columns("sent_at_ms"), graph)
-    times = rows.set_column(3, "ended_at_ms", rows["ended_at_ms"].cast("double"))
-    with pytest.raises(InputError, match='column "ended_at_ms" of the statistics is double'):
-        latency.ended(times, graph)
+    for values in (["noon"] * 6, [1.5] * 6, [float("nan")] * 6):
+        times = rows.set_column(3, "ended_at_ms", [values])
+        with pytest.raises(InputError, match='column "ended_at_ms" of the statistics is .* whole'):
+            latency.ended(times, graph)
+    with pytest.raises(InputError, match='column "operator" of the statistics is int64'):
+        latency.ended(rows.set_column(0, "operator", [[1] * 6]), graph)
 
 
 def test_negative_differences_are_zero_and_counted() -> None:

@@ -22,7 +22,14 @@ def drawn(tmp_path: Path, *, faster: str = "") -> str:
     found = read_live_statistics(config, "live")
     recorded = latency.ended(found.rows, found.graph, config.latency)
     changed = latency.what_if(recorded, latency.parse_faster([faster])) if faster else None
-    return write_latency_page(config, found, recorded, changed, faster).read_text()
+    report = {
+        "stream": "live",
+        **recorded.summary(),
+        "further": found.further,
+        "question": faster,
+        "faster": changed and changed.summary(),
+    }
+    return write_latency_page(config, report, recorded).read_text()
 
 
 def test_page_is_self_contained_and_draws_the_critical_path(tmp_path: Path) -> None:
