@@ -4,7 +4,7 @@ of a replay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -24,7 +24,38 @@ from rewindow.storage.streams import sealed_streams
 from rewindow.windows import parse_time
 
 _SHOWN = 20
-_FIGURES = {"latencyMA": "average", "median": "median", "p95": "95 %", "max": "most"}
+_OPERATORS = {
+    "operator": "operator",
+    "latencyMA": "average",
+    "median": "median",
+    "p95": "95 %",
+    "max": "most",
+    "onCriticalPath": "windows on critical path",
+}
+_LIVE = {
+    "operator": "operator",
+    "window": "window",
+    "latency": "latency",
+    "latencyMA": "average",
+    "origin": "origin",
+    "slowestUpstream": "slowest upstream",
+}
+_GROUPS = {
+    "container": "container",
+    "attempt": "attempt",
+    "first": "first",
+    "last": "last",
+    "compute_seconds": "computing s",
+    "commit_seconds": "commits s",
+}
+_PORTS = {
+    "container": "container",
+    "direction": "",
+    "port": "port",
+    "tuples": "tuples",
+    "tuplesPerSecond": "tuples/s",
+}
+_IDS = ("window", "first", "last")
 
 
 def _names(incomplete: str) -> list[str]:
@@ -128,43 +159,42 @@ def _show(
 
 def _replay(found: Mapping[str, Any]) -> None:
     out.print(f"[bold]{escape(found['replay'])}[/bold]: {escape(found['application'])}")
-    out.print(f"{NO_LATENCY}\n")
+    out.print(NO_LATENCY)
     groups = found["groups"]
-    rows = []
-    for group in groups[-_SHOWN:]:
-        windows = f"[{group['first']}, {group['last']}]"
-        times = (group["compute_seconds"], group["commit_seconds"])
-        rows.append((group["container"], group["attempt"], windows, *times))
-    columns = ("container", "attempt", "windows", "computing s", "commits s")
-    print_rows("commit groups", columns, rows)
+    _table("commit groups", groups[-_SHOWN:], _GROUPS)
     if len(groups) > _SHOWN:
         out.print(f"the last {_SHOWN} of {len(groups):,}; --json has all")
-    rows = []
-    for port in found["ports"] + found["totals"]:
-        rate = port["tuplesPerSecond"]
-        words = "" if rate is None else f"{rate:,.0f}"
-        rows.append((port["container"], port["direction"], port["port"], port["tuples"], words))
-    print_rows("\nports", ("container", "", "port", "tuples", "tuples/s"), rows)
+    _table("ports", found["ports"] + found["totals"], _PORTS)
 
 
 def _ended(found: Mapping[str, Any]) -> None:
     windows = f"windows [{found['first']}, {found['last']}]"
     out.print(f"[bold]{escape(found['stream'])}[/bold]: {windows}")
     _facts(found)
-    rows = []
-    for row in found["operators"]:
-        unknown = row["origins"]["unknown"] + row["origins"]["own_end_missing"]
-        share = f"{row['onCriticalPath'] / found['windows']:.0%}"
-        rows.append((row["operator"], *map(row.get, _FIGURES), unknown, share))
-    columns = ("operator", *_FIGURES.values(), "unknown", "on critical path")
-    print_rows("\noperators, ms", columns, rows)
-    rows = []
-    for row in found["paths"][:_SHOWN]:
-        rows.append((row["windows"], " > ".join(row["criticalPath"])))
-    print_rows("\ncritical paths", ("windows", "path"), rows)
+    _table("operators, ms", found["operators"], _OPERATORS)
+    names = {"windows": "windows", "criticalPath": "path"}
+    _table("critical paths", found["paths"][:_SHOWN], names)
     if found["faster"]:
         out.print(f"\n[bold]with {escape(found['question'])}[/bold]")
         _facts(found["faster"])
+
+
+def _table(title: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
+    """Prints rows, with the title of each key."""
+    body = []
+    for row in rows:
+        cells = []
+        for key in columns:
+            value = row[key]
+            if isinstance(value, list):
+                value = " > ".join(value)
+            elif isinstance(value, float):
+                value = round(value, 1)
+            elif key in _IDS and value is not None:
+                value = str(value)
+            cells.append(value)
+        body.append(cells)
+    print_rows(f"\n{title}", list(columns.values()), body)
 
 
 def _facts(found: Mapping[str, Any]) -> None:
@@ -203,10 +233,4 @@ def _faults(found: Mapping[str, Any]) -> dict[str, str]:
 def _live(view: Mapping[str, Any]) -> None:
     out.print(f"[bold]{escape(view['stream'])}[/bold] at {view['at']}")
     print_facts({"latency": _path(view), **_faults(view)})
-    rows = []
-    for row in view["operators"]:
-        window = "" if row["window"] is None else str(row["window"])
-        values = map(row.get, ("latency", "latencyMA", "origin", "slowestUpstream"))
-        rows.append((row["operator"], window, *values))
-    columns = ("operator", "window", "latency", "average", "origin", "slowest upstream")
-    print_rows("\noperators, ms", columns, rows)
+    _table("operators, ms", view["operators"], _LIVE)

@@ -76,14 +76,14 @@ class EndedLatency:
         for n in reversed(layout.order):
             name = layout.logical[n]
             value = self.latency[n]
-            unifiers = [after[one] for one in layout.unifiers(n)]
-            most = np.maximum.reduce(unifiers) if unifiers else 0
-            if layout.is_unifier(n):
-                after[n] = np.maximum(value, 0) + most
-                continue
-            if unifiers:
-                value = np.where(value == UNKNOWN, UNKNOWN, value + most)
-            found[name] = np.maximum(found[name], value) if name in found else value
+            unified = layout.unified(n)
+            unifiers = after.pop(n, None)
+            if unifiers is not None:
+                value = np.where(value == UNKNOWN, UNKNOWN, value + unifiers)
+            for source in unified:
+                after[source] = np.maximum(after.get(source, 0), value)
+            if not unified:
+                found[name] = np.maximum(found[name], value) if name in found else value
         return found
 
     def summary(self) -> dict[str, Any]:

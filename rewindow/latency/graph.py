@@ -82,15 +82,8 @@ class Layout:
         marks = list(on_path)
         return [self.names[n] for n in self.order if marks[n]]
 
-    def unifiers(self, n: int) -> list[int]:
-        """Returns the unifiers that read an operator: those of the same logical operator (L27)."""
-        return [one for one in range(len(self.names)) if n in self._same(one)]
-
-    def is_unifier(self, n: int) -> bool:
-        """Returns whether an operator reads partitions of the same logical operator."""
-        return bool(self._same(n))
-
-    def _same(self, n: int) -> list[int]:
+    def unified(self, n: int) -> list[int]:
+        """Returns the operators that a unifier reads: those of the same logical operator (L27)."""
         return [one for one in self.upstream[n] if self.logical[one] == self.logical[n]]
 
 
@@ -180,7 +173,8 @@ def lay_out(graph: LatencyGraph, partitions: Mapping[str, Sequence[int]]) -> Lay
         inputs,
         upstream,
         order=_topological(upstream, names),
-        leaves=leaves,
+        # With nothing but delay operators that read each other, each may end a path.
+        leaves=leaves or unread,
         delays=[operator.delay for operator in operators],
         is_root=[not operator.inputs for operator in operators],
     )

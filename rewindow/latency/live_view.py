@@ -121,7 +121,8 @@ def live(
     settings: LatencyConfig | None = None,
 ) -> dict[str, Any]:
     """Returns the latencies that were known at a moment, as plain values: the paths (by moving
-    averages) and each operator's newest value, see docs/json.md (L41).
+    averages) and each operator's newest value, None where it is unknown, see docs/json.md (L41,
+    X31).
 
     Args:
         rows: `operator, partition, window_id, ended_at_ms, container, sent_at_ms, received_at_ms`.

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from rewindow.latency.graph import Layout
 from rewindow.latency.rows import Bools, Ints
@@ -130,17 +131,12 @@ def _walk(leaf: Ints, before: Indices) -> Bools:
 
 def count_paths(layout: Layout, on_path: Bools) -> list[tuple[list[str], int]]:
     """Returns each path with the number of its windows, the most frequent first (L42)."""
-    count, windows = on_path.shape
-    words = -(-count // 64)
-    bits = np.zeros((windows, words * 8), dtype=np.uint8)
-    packed = np.packbits(on_path, axis=0)
-    bits[:, : len(packed)] = packed.T
-    key = bits.view(np.uint64)
-    if words == 1:
-        _, first, times = np.unique(key[:, 0], return_index=True, return_counts=True)
-    else:
-        _, first, times = np.unique(key, axis=0, return_index=True, return_counts=True)
+    bits = np.packbits(on_path.T, axis=1)
+    size = pa.binary(bits.shape[1])
+    # As bytes of fixed width, paths are counted by their hash, which is faster than sorting.
+    keys = pa.FixedSizeBinaryArray.from_buffers(size, len(bits), [None, pa.py_buffer(bits)])
     found = []
-    for window, number in sorted(zip(first.tolist(), times.tolist(), strict=True)):
-        found.append((layout.path(on_path[:, window]), number))
+    for entry in keys.value_counts().to_pylist():
+        marks = np.unpackbits(np.frombuffer(entry["values"], dtype=np.uint8))
+        found.append((layout.path(marks), entry["counts"]))
     return sorted(found, key=lambda entry: -entry[1])

@@ -75,7 +75,7 @@ def test_live_view_shows_what_was_known_at_a_time(live: Command) -> None:
 def test_table_lists_operators_and_paths(live: Command) -> None:
     code, text, errors = live("latency", "live")
     assert (code, errors) == (0, "")
-    assert "on critical path" in text and "clicks > parse > join > count > totals" in text
+    assert "windows on critical path" in text and "clicks > parse > join > count > totals" in text
     page = live("latency", "live", "--page")[1].strip()
     assert "<h1>Latency of live</h1>" in Path(page).read_text()
 
@@ -114,7 +114,7 @@ def test_replay_has_times_and_throughput_in_place_of_latencies(
         "tuplesPerSecond": 125.0,
     }
     code, text, _ = command("latency", "one")
-    assert code == 0 and "no operator latency" in text and "[105, 109]" in text
+    assert code == 0 and "no operator latency" in text and "105" in text
     assert "<h1>Time of one</h1>" in Path(shown(command, "one", "--page")["page"]).read_text()
     code, _, errors = command("latency", "one", "--faster", "ranks=2x")
     assert code == 2 and "--faster" in errors and "no critical path" in errors

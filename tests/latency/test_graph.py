@@ -76,6 +76,12 @@ def test_delay_operator_that_nothing_reads_is_a_leaf() -> None:
     assert [layout.names[n] for n in layout.leaves] == ["later"]
 
 
+def test_delay_operators_alone_end_paths_themselves() -> None:
+    own = {"name": "later", "delay": True, "inputs": [[0, "later"]]}
+    layout = lay_out(parse_graph({"width_ms": 500, "operators": [own]}), {})
+    assert layout.leaves == [0]
+
+
 def test_upstream_operators_are_in_order_of_ports_then_partitions() -> None:
     # Rules: L16
     graph = {

@@ -43,7 +43,7 @@ def test_example_of_the_rules_has_its_live_path() -> None:
 
 
 def test_rows_received_later_do_not_count() -> None:
-    # Rules: L19, L43
+    # Rules: L4, L19, L43, X31
     rows = [row("a", 1, 500, 510), row("b", 1, 540, 600)]
     before = live(CHAIN, rows, 599)
     assert [one["window"] for one in before["operators"]] == [1, None]
