@@ -1,4 +1,4 @@
-"""Latencies of a million windows of ten operators, beside a naive reference in plain Python.
+"""Latencies of a million windows of ten operators, compared with a naive reference in plain Python.
 
     python -m bench.latency [WINDOWS]
 

@@ -75,7 +75,7 @@ def latency(
     last: Last = None,
     at: Annotated[
         str | None,
-        typer.Option(help="What was known at this time, ISO 8601: the live view."),
+        typer.Option(help="Show the live view of this time, ISO 8601."),
     ] = None,
     faster: Annotated[
         list[str] | None,

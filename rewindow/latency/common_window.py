@@ -144,7 +144,7 @@ def ended(
 ) -> EndedLatency:
     """Returns the latencies of a run that has ended, from every end time of every window.
 
-    Of several rows of an operator's window the one received last is taken.
+    Of several rows of an operator's window the one received last counts.
 
     Args:
         rows: `operator, partition, window_id, ended_at_ms, container, sent_at_ms, received_at_ms`;

@@ -1,4 +1,4 @@
-"""What a faster operator would change: its own time in every window is divided, and the windows are
+"""The effect of a faster operator: its own time in every window is divided, and the windows are
 evaluated again (L44, L45).
 """
 

@@ -92,7 +92,9 @@ def test_table_lists_operators_and_paths(live: Command) -> None:
         (("--first", "1", "--last", "2"), "statistics have no row with an end time"),
     ],
 )
-def test_wrong_questions_are_refused(live: Command, words: tuple[str, ...], message: str) -> None:
+def test_wrong_questions_fail_with_the_reason(
+    live: Command, words: tuple[str, ...], message: str
+) -> None:
     code, text, errors = live("latency", "live", *words)
     assert (code, text) == (2, "") and message in errors
 

@@ -98,7 +98,7 @@ def test_further_columns_are_kept_over_time_and_by_operator(tmp_path: Path) -> N
     assert [step[0] for step in cpu["steps"]] == [FIRST + 7, FIRST + 8]
 
 
-def test_stream_without_statistics_is_refused_with_the_setting(tmp_path: Path) -> None:
+def test_stream_without_statistics_fails_with_the_setting(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not hold the statistics") as error:
         read_live_statistics(Config(state=tmp_path), "flights")
     assert "[streams.flights.stats]" in error.value.hint
@@ -128,7 +128,7 @@ def test_missing_column_is_named(tmp_path: Path, column: str, words: str) -> Non
         analysed(config)
 
 
-def test_graph_that_cannot_be_found_is_refused(tmp_path: Path) -> None:
+def test_missing_graph_fails_with_its_name(tmp_path: Path) -> None:
     rows = simulate(200).rows
     config = write_statistics(tmp_path, rows, statistics_of="nowhere.json")
     with pytest.raises(InputError, match='nowhere.json" cannot be read'):

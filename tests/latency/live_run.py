@@ -87,7 +87,7 @@ def simulate(
         windows: how many.
         loss: share of heartbeats that get lost.
         seed: of all random numbers.
-        slow: windows in which the operator `alerts` takes ten times as long.
+        slow: windows in which the operator `alerts` needs ten times as long.
     """
     random = Random(seed)
     truth: dict[tuple[str, int], int] = {}

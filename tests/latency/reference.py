@@ -62,7 +62,7 @@ def corrected(rows: list[Row], samples: int = 100) -> dict[tuple[Node, int], int
 
 @dataclass
 class Expected:
-    """What the rules give for one window."""
+    """The values of one window by the rules."""
 
     latency: dict[Node, int | None] = field(default_factory=dict)
     slowest: dict[Node, Node | None] = field(default_factory=dict)

@@ -94,7 +94,7 @@ def test_greedy_sum_is_the_real_time_from_root_to_leaf() -> None:
     ).tolist() == found.paths.latency.tolist()
 
 
-def test_longest_path_differs_where_an_operator_kept_nobody_waiting() -> None:
+def test_longest_path_differs_where_an_operator_delayed_no_other() -> None:
     # Rules: L37, L39
     graph = {
         "width_ms": 500,
@@ -238,12 +238,12 @@ def test_latest_received_row_of_a_window_counts() -> None:
         ([("A", 0, 1, 0, "c", None, 1)], 'statistics have 1 rows without "sent_at_ms"'),
     ],
 )
-def test_wrong_rows_are_refused_by_name(rows: list[Any], words: str) -> None:
+def test_wrong_rows_fail_with_the_name(rows: list[Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         ended(EXAMPLE, rows)
 
 
-def test_wrong_columns_are_refused_by_name() -> None:
+def test_wrong_columns_fail_with_the_name() -> None:
     rows = table(example_rows())
     graph = latency.parse_graph(EXAMPLE)
     with pytest.raises(InputError, match='statistics have no column "sent_at_ms"'):

@@ -1,4 +1,4 @@
-"""What faster operators would change."""
+"""The effect of faster operators."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ended(graph: dict[str, Any], rows: list[Row]) -> EndedLatency:
 @pytest.mark.parametrize(
     ("faster", "application", "path"),
     [
-        ("B=2x", 120, ["A", "C", "E"]),  # Beside the critical path.
+        ("B=2x", 120, ["A", "C", "E"]),  # Not on the critical path.
         ("C=2x", 70, ["A", "C", "E"]),
         ("E=3x", 106, ["A", "C", "E"]),  # A third of 20, rounded down.
         ("E=1000", 102, ["A", "C", "F"]),
@@ -69,6 +69,28 @@ def test_operator_that_is_never_critical_changes_nothing_in_random_graphs() -> N
             assert changed.paths.latency.tolist() == found.paths.latency.tolist()
             assert changed.paths.on_path.tolist() == found.paths.on_path.tolist()
     assert checked > 100
+
+
+def test_operator_off_the_critical_path_changes_nothing_with_two_roots() -> None:
+    # Rules: L44
+    graph = {
+        "width_ms": 500,
+        "operators": [
+            {"name": "late"},
+            {"name": "early"},
+            {"name": "fast", "inputs": [[0, "late"]]},
+            {"name": "long", "inputs": [[0, "early"]]},
+            {"name": "join", "inputs": [[0, "fast"], [1, "long"]]},
+            {"name": "main", "inputs": [[0, "late"]]},
+        ],
+    }
+    ends = {"late": 100, "early": 60, "fast": 118, "long": 105, "join": 120, "main": 140}
+    rows: list[Row] = [(name, 0, 1, end, "c", 1, 1) for name, end in ends.items()]
+    found = ended(graph, rows)
+    assert found.summary()["criticalPath"] == ["late", "main"]
+    # Else the path to join would start at the other root, and be longer than the critical one.
+    changed = latency.what_if(found, {"fast": 18}).summary()
+    assert (changed["latency"], changed["criticalPath"]) == (40, ["late", "main"])
 
 
 def test_faster_equals_moving_each_end_time_by_hand() -> None:
@@ -126,7 +148,7 @@ def moved(reference: Reference, window: int, name: str) -> dict[Any, int]:
         ("=2x", '"=2x" is not OPERATOR=FACTORx'),
     ],
 )
-def test_factor_that_cannot_be_is_refused(text: str, words: str) -> None:
+def test_wrong_factor_fails_with_the_reason(text: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         latency.what_if(ended(EXAMPLE, example_rows()), latency.parse_faster([text]))
 

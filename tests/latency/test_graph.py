@@ -42,7 +42,7 @@ from tests.latency.reference import EXAMPLE
         ),
     ],
 )
-def test_wrong_graph_is_refused_with_its_place(content: Any, words: str) -> None:
+def test_wrong_graph_fails_with_its_place(content: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
         parse_graph(content)
 

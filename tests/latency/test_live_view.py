@@ -85,7 +85,7 @@ def test_operator_that_stands_still_is_capped_beyond_the_timeout() -> None:
     assert of(live(graph, rows, 31_000), "b")[::2] == (30_500, "capped")
 
 
-def test_operator_behind_the_kept_windows_has_an_estimate() -> None:
+def test_operator_older_than_the_kept_windows_has_an_estimate() -> None:
     # Rules: L20, L22
     rows = [row("a", window, 500 * window, 500 * window) for window in range(1, 7)]
     rows += [row("b", 1, 540, 10_000)]
