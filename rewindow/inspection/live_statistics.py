@@ -52,7 +52,7 @@ def read_live_statistics(
 
     Args:
         config: settings in force.
-        stream: a stream with the setting `stats`.
+        stream: a stream with the setting `statistics_of`.
         first, last: closed range of windows of the live run for the further columns; the rows are
             all of them, since each heartbeat counts where clocks are corrected.
 
@@ -61,11 +61,11 @@ def read_live_statistics(
             the wrong type; the graph is wrong.
     """
     settings = config.streams.get(stream)
-    if settings is None or settings.stats is None:
+    if settings is None or settings.statistics_of is None:
         raise InputError(
             f'stream "{stream}" does not hold the statistics of a live run',
-            hint=f'Write [streams.{stream}.stats] with statistics_of = "APPLICATION", or the path '
-            "of a JSON file with the graph, into rewindow.toml.",
+            hint='Write statistics_of = "APPLICATION", or the path of a JSON file with the graph, '
+            f"into [streams.{stream}] of rewindow.toml.",
         )
     if not Table.exists(config.windows_table(stream)):
         raise InputError(
@@ -101,7 +101,7 @@ def read_live_statistics(
         if is_number and field.name not in (*SCHEMA.names, WINDOW, "offset"):
             further.append(_further(field.name, sealed, tables))
     reported = pc.unique(rows["operator"]).to_pylist() if "operator" in columns else []
-    graph = read_graph(config, settings.stats.statistics_of, reported)
+    graph = read_graph(config, settings.statistics_of, reported)
     return LiveStatistics(stream, rows, graph, further)
 
 

@@ -60,13 +60,6 @@ JARS = ".rewindow/jars"
 """Where Delta's jars are unless the settings say otherwise."""
 
 
-class StatisticsConfig(Section):
-    """A stream that records the statistics of a live run."""
-
-    statistics_of: str = Field(min_length=1)
-    """The application that ran, or a JSON file with its graph, which ends in ".json"."""
-
-
 class LatencyConfig(Section):
     """How latencies are computed from statistics; reports alone depend on it (L53, L54)."""
 
@@ -146,8 +139,9 @@ class StreamConfig(Section):
     default off (E50)."""
     suite: str | None = None
     """Suite that judges the stream with timers, `heartbeat_<stream>`; by default `heartbeat`."""
-    stats: StatisticsConfig | None = None
-    """That it records the statistics of a live run, in a section: [streams.NAME.stats]."""
+    statistics_of: str | None = Field(None, min_length=1)
+    """The stream holds the statistics of a live run of this application, or of the graph in this
+    JSON file, whose name ends in ".json"."""
     fill: FillConfig | None = None
     """How missing rows are made, in a section of its own: [streams.NAME.fill]."""
     windows: WindowsConfig | None = None

@@ -101,8 +101,8 @@ def test_further_columns_are_kept_over_time_and_by_operator(tmp_path: Path) -> N
 def test_stream_without_statistics_fails_with_the_setting(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not hold the statistics") as error:
         read_live_statistics(Config(state=tmp_path), "flights")
-    assert "[streams.flights.stats]" in error.value.hint
-    stats: Any = {"source": "s", "arrived_at": "at", "stats": {"statistics_of": "g.json"}}
+    assert "[streams.flights]" in error.value.hint
+    stats: Any = {"source": "s", "arrived_at": "at", "statistics_of": "g.json"}
     config = Config(state=tmp_path, streams={"flights": StreamConfig(**stats)})
     with pytest.raises(InputError, match='stream "flights" is not recorded yet'):
         read_live_statistics(config, "flights")

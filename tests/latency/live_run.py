@@ -141,7 +141,6 @@ def write_statistics(
 source = "stats.csv"
 arrived_at = "received"
 width = "1 min"
-[streams.live.stats]
 statistics_of = "{statistics_of}"
 """
     )
