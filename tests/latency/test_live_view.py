@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -9,7 +10,16 @@ import pytest
 from rewindow import latency
 from rewindow.errors import InputError
 from rewindow.settings.config import LatencyConfig
-from tests.latency.reference import EXAMPLE, Row, example_rows, table
+from tests.latency.reference import (
+    EXAMPLE,
+    Node,
+    Reference,
+    Row,
+    example_rows,
+    random_graph,
+    table,
+    truncated,
+)
 
 CHAIN: dict[str, Any] = {
     "width_ms": 500,
@@ -40,6 +50,37 @@ def test_example_of_the_rules_has_its_live_path() -> None:
     found = live(EXAMPLE, example_rows(range(1, 30)), 100_000)
     assert (found["latency"], found["criticalPath"]) == (120, ["A", "C", "E"])
     assert found["at"] == "1970-01-01T00:01:40Z"
+
+
+def test_newest_values_of_random_graphs_equal_a_naive_reference() -> None:
+    # Rules: L15 to L19, L26, L33, L43
+    random = Random(43)
+    for _ in range(200):
+        graph = random_graph(random)
+        rows: list[Row] = []
+        at = 1_000
+        for window in range(1, 5):
+            names = [one["name"] for one in graph["operators"]]
+            random.shuffle(names)
+            for name in names:
+                at += random.randint(1, 9)
+                end = 100 * window + random.randint(0, 30)
+                rows.append((name, 0, window, end, random.choice("xy"), at - 5, at))
+        received = rows[: random.randint(1, len(rows))]
+        found = live(graph, rows, received[-1][6], heartbeat_timeout_ms=10**9)
+        reference = Reference(graph, received)
+        averages: dict[Node, int | None] = {}
+        for node, one in zip(reference.nodes, found["operators"], strict=True):
+            windows = [row[2] for row in received if row[0] == node[0]]
+            values = [reference.window(window).latency[node] for window in sorted(windows)]
+            known = [value for value in values if value is not None]
+            averages[node] = truncated(known, 10) if known else None
+            assert one["window"] == max(windows, default=None), (graph, received)
+            assert one["latency"] == (values[-1] if values else None), (graph, received, node)
+            assert one["latencyMA"] == averages[node], (graph, received, node)
+        path = [(name, 0) for name in found["criticalPath"]]
+        counted = [node for node in path if not reference.is_delay(node)]
+        assert found["latency"] == sum(averages[node] or 0 for node in counted)
 
 
 def test_rows_received_later_do_not_count() -> None:
