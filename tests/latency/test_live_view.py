@@ -77,6 +77,9 @@ def test_newest_values_of_random_graphs_equal_a_naive_reference() -> None:
             averages[node] = truncated(known, 10) if known else None
             assert one["window"] == max(windows, default=None), (graph, received)
             assert one["latency"] == (values[-1] if values else None), (graph, received, node)
+            if values:
+                slowest = reference.window(windows[-1]).slowest[node]
+                assert one["slowestUpstream"] == (slowest and slowest[0]), (graph, received, node)
             assert one["latencyMA"] == averages[node], (graph, received, node)
         path = [(name, 0) for name in found["criticalPath"]]
         counted = [node for node in path if not reference.is_delay(node)]
