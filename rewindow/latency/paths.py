@@ -131,7 +131,7 @@ def _walk(leaf: Ints, before: Indices) -> Bools:
 
 def count_paths(layout: Layout, on_path: Bools) -> list[tuple[list[str], int]]:
     """Returns each path with the number of its windows, the most frequent first (L42)."""
-    bits = np.packbits(on_path.T, axis=1)
+    bits = np.ascontiguousarray(np.packbits(on_path, axis=0).T)
     size = pa.binary(bits.shape[1])
     # As bytes of fixed width, paths are counted by their hash, which is faster than sorting.
     keys = pa.FixedSizeBinaryArray.from_buffers(size, len(bits), [None, pa.py_buffer(bits)])

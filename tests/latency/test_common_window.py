@@ -5,15 +5,19 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from rewindow import latency
 from rewindow.errors import InputError
 from rewindow.latency.common_window import EndedLatency
+from rewindow.latency.paths import count_paths
 from rewindow.latency.report import ORIGINS
 from rewindow.settings.config import LatencyConfig
 from tests.latency.reference import (
     EXAMPLE,
+    EXAMPLE_ENDS,
     Reference,
     Row,
     example_rows,
@@ -83,6 +87,52 @@ def test_a_thousand_random_graphs_equal_a_naive_reference() -> None:
                 ), (graph, rows, window, node)
                 origins.add(wanted.origin[node])
     assert origins == {"measured", "own_end_missing", "unknown"}
+
+
+def test_paths_of_many_operators_are_counted() -> None:
+    # Rules: L42
+    graph: dict[str, Any] = {"width_ms": 500, "operators": [{"name": "o0"}]}
+    for n in range(1, 70):
+        graph["operators"].append({"name": f"o{n}", "inputs": [[0, f"o{(n - 1) // 2}"]]})
+    random = Random(70)
+    rows: list[Row] = []
+    for window in range(1, 301):
+        late = random.choice([40, 55, 69])
+        for n in range(70):
+            rows.append((f"o{n}", 0, window, 100 * window + n + 50 * (n == late), "c", 1, 1))
+    found = ended(graph, rows)
+    reference = Reference(graph, rows)
+    wanted: dict[tuple[str, ...], int] = {}
+    for window in reference.windows:
+        path = tuple(name for name, _ in reference.window(window).path)
+        wanted[path] = wanted.get(path, 0) + 1
+    counted = {}
+    for names, windows in count_paths(found.ends.layout, found.paths.on_path):
+        counted[tuple(names)] = windows
+    assert counted == wanted and len(wanted) == 3
+
+
+def test_every_window_of_a_long_run_has_its_values() -> None:
+    windows = 70_000
+    window = np.arange(1, windows + 1)
+    extra = window % 97
+    parts = []
+    for name, end in EXAMPLE_ENDS.items():
+        ended_at = 500 * window + end + extra * (name in "CEF")
+        columns = {
+            "operator": [name] * windows,
+            "partition": np.zeros(windows, dtype=int),
+            "window_id": window,
+            "ended_at_ms": ended_at,
+            "container": ["c"] * windows,
+            "sent_at_ms": 500 * window,
+            "received_at_ms": 500 * window,
+        }
+        parts.append(pa.table(columns))
+    found = latency.ended(pa.concat_tables(parts), latency.parse_graph(EXAMPLE))
+    assert found.ends.windows.tolist() == window.tolist()
+    assert found.paths.latency.tolist() == (120 + extra).tolist()
+    assert found.summary()["paths"] == [{"criticalPath": ["A", "C", "E"], "windows": windows}]
 
 
 def test_greedy_sum_is_the_real_time_from_root_to_leaf() -> None:
