@@ -19,9 +19,10 @@ from rewindow.errors import InputError
 from rewindow.inspection.live_statistics import read_live_statistics
 from rewindow.inspection.processing_times import NO_LATENCY, processing_times
 from rewindow.location import Location
+from rewindow.names import did_you_mean
 from rewindow.pages.latency_page import write_latency_page, write_replay_times
 from rewindow.storage.streams import sealed_streams
-from rewindow.windows import parse_time
+from rewindow.windows import WindowRange, parse_time
 
 _SHOWN = 20
 _OPERATORS = {
@@ -103,7 +104,8 @@ def latency(
         rewindow latency totals-377311-377400-1f2e3d
     """
     config = load_project()
-    is_stream = name in {*config.streams, *sealed_streams(config.state / "streams")}
+    known = {*config.streams, *sealed_streams(config.state / "streams")}
+    is_stream = name in known
     has_range = first is not None or last is not None
     if not is_stream and (at or faster or has_range):
         raise InputError(
@@ -115,8 +117,14 @@ def latency(
             "--at cannot be combined with --faster, --page, --first or --last",
             hint="Leave out --at for the windows of the whole run.",
         )
+    if first is not None and last is not None:
+        WindowRange(first, last)  # Rejects a range that is reversed.
     if not is_stream:
-        times = processing_times(config, name)
+        try:
+            times = processing_times(config, name)
+        except InputError as error:
+            hint = f"{did_you_mean(name, known)}{error.hint}"
+            raise InputError(error.primary, detail=error.detail, hint=hint) from error
         _show(times, _replay, as_json, partial(write_replay_times, config, times) if page else None)
         return
     found = read_live_statistics(config, name, first, last)

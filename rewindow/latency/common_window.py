@@ -161,7 +161,8 @@ def ended(
     begin = 0 if first is None else int(np.searchsorted(windows, first))
     end = len(windows) if last is None else int(np.searchsorted(windows, last, "right"))
     if begin >= end:
-        raise InputError("statistics have no row with an end time in these windows")
+        known = f"There are windows {windows[0]} to {windows[-1]}." if len(windows) else ""
+        raise InputError("statistics have no row with an end time in these windows", hint=known)
     chosen = slice(begin, end)
     return evaluate(
         replace(

@@ -89,7 +89,8 @@ def test_table_lists_operators_and_paths(live: Command) -> None:
         (("--at", "noon"), 'time "noon" cannot be read'),
         (("--at", "2023-11-14"), "no statistics were received up to 2023-11-14"),
         (("--at", "2023-11-14", "--page"), "--at cannot be combined"),
-        (("--first", "1", "--last", "2"), "statistics have no row with an end time"),
+        (("--first", "1", "--last", "2"), "There are windows 3400000001 to"),
+        (("--first", "2", "--last", "1"), "window range is empty: first 2 is after last 1"),
     ],
 )
 def test_wrong_questions_fail_with_the_reason(
@@ -97,6 +98,11 @@ def test_wrong_questions_fail_with_the_reason(
 ) -> None:
     code, text, errors = live("latency", "live", *words)
     assert (code, text) == (2, "") and message in errors
+
+
+def test_unknown_name_is_compared_with_streams(live: Command) -> None:
+    code, _, errors = live("latency", "life")
+    assert code == 2 and 'replay "life" is unknown' in errors and 'Did you mean "live"?' in errors
 
 
 def test_replay_has_times_and_throughput_in_place_of_latencies(
