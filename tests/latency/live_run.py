@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -75,6 +76,7 @@ class LiveRun:
     lost: int
 
 
+@cache
 def simulate(
     windows: int,
     loss: float = 0.03,
