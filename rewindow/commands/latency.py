@@ -25,37 +25,18 @@ from rewindow.storage.streams import sealed_streams
 from rewindow.windows import WindowRange, parse_time
 
 _SHOWN = 20
-_OPERATORS = {
-    "operator": "operator",
+_HEADINGS = {
     "latencyMA": "average",
-    "median": "median",
     "p95": "95 %",
     "max": "most",
     "onCriticalPath": "windows on critical path",
-}
-_LIVE = {
-    "operator": "operator",
-    "window": "window",
-    "latency": "latency",
-    "latencyMA": "average",
-    "origin": "origin",
     "slowestUpstream": "slowest upstream",
-}
-_GROUPS = {
-    "container": "container",
-    "attempt": "attempt",
-    "first": "first",
-    "last": "last",
     "compute_seconds": "computing s",
     "commit_seconds": "commits s",
-}
-_PORTS = {
-    "container": "container",
-    "direction": "",
-    "port": "port",
-    "tuples": "tuples",
     "tuplesPerSecond": "tuples/s",
+    "criticalPath": "path",
 }
+"""Headings of columns that are called otherwise in the JSON."""
 _IDS = ("window", "first", "last")
 
 
@@ -105,13 +86,20 @@ def latency(
     """
     config = load_project()
     known = {*config.streams, *sealed_streams(config.state / "streams")}
-    is_stream = name in known
     has_range = first is not None or last is not None
-    if not is_stream and (at or faster or has_range):
-        raise InputError(
-            "a replay is shown as a whole: --at, --faster, --first and --last are for streams",
-            detail=NO_LATENCY,
-        )
+    if name not in known:
+        try:
+            times = processing_times(config, name)
+        except InputError as error:
+            hint = f"{did_you_mean(name, known)}{error.hint}"
+            raise InputError(error.primary, detail=error.detail, hint=hint) from error
+        if at or faster or has_range:
+            raise InputError(
+                "a replay is shown as a whole: --at, --faster, --first and --last are for streams",
+                detail=NO_LATENCY,
+            )
+        _show(times, _replay, as_json, partial(write_replay_times, config, times) if page else None)
+        return
     if at and (faster or page or has_range):
         raise InputError(
             "--at cannot be combined with --faster, --page, --first or --last",
@@ -119,14 +107,6 @@ def latency(
         )
     if first is not None and last is not None:
         WindowRange(first, last)  # Rejects a range that is reversed.
-    if not is_stream:
-        try:
-            times = processing_times(config, name)
-        except InputError as error:
-            hint = f"{did_you_mean(name, known)}{error.hint}"
-            raise InputError(error.primary, detail=error.detail, hint=hint) from error
-        _show(times, _replay, as_json, partial(write_replay_times, config, times) if page else None)
-        return
     found = read_live_statistics(config, name, first, last)
     if at:
         moment_ms = parse_time(at) // 1000
@@ -169,26 +149,30 @@ def _replay(found: Mapping[str, Any]) -> None:
     out.print(f"[bold]{escape(found['replay'])}[/bold]: {escape(found['application'])}")
     out.print(NO_LATENCY)
     groups = found["groups"]
-    _table("commit groups", groups[-_SHOWN:], _GROUPS)
+    steps = "container attempt first last compute_seconds commit_seconds"
+    _table("commit groups", groups[-_SHOWN:], steps)
     if len(groups) > _SHOWN:
         out.print(f"the last {_SHOWN} of {len(groups):,}; --json has all")
-    _table("ports", found["ports"] + found["totals"], _PORTS)
+    _table(
+        "ports", found["ports"] + found["totals"], "container direction port tuples tuplesPerSecond"
+    )
 
 
 def _ended(found: Mapping[str, Any]) -> None:
     windows = f"windows [{found['first']}, {found['last']}]"
     out.print(f"[bold]{escape(found['stream'])}[/bold]: {windows}")
     _facts(found)
-    _table("operators, ms", found["operators"], _OPERATORS)
-    names = {"windows": "windows", "criticalPath": "path"}
-    _table("critical paths", found["paths"][:_SHOWN], names)
+    figures = "operator latencyMA median p95 max onCriticalPath"
+    _table("operators, ms", found["operators"], figures)
+    _table("critical paths", found["paths"][:_SHOWN], "windows criticalPath")
     if found["faster"]:
         out.print(f"\n[bold]with {escape(found['question'])}[/bold]")
         _facts(found["faster"])
 
 
-def _table(title: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
-    """Prints rows, with the title of each key."""
+def _table(title: str, rows: Sequence[Mapping[str, Any]], keys: str) -> None:
+    """Prints the values of some keys of each row."""
+    columns = keys.split()
     body = []
     for row in rows:
         cells = []
@@ -202,7 +186,7 @@ def _table(title: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, 
                 value = str(value)
             cells.append(value)
         body.append(cells)
-    print_rows(f"\n{title}", list(columns.values()), body)
+    print_rows(f"\n{title}", [_HEADINGS.get(key, key) for key in columns], body)
 
 
 def _facts(found: Mapping[str, Any]) -> None:
@@ -241,4 +225,8 @@ def _faults(found: Mapping[str, Any]) -> dict[str, str]:
 def _live(view: Mapping[str, Any]) -> None:
     out.print(f"[bold]{escape(view['stream'])}[/bold] at {view['at']}")
     print_facts({"latency": _path(view), **_faults(view)})
-    _table("operators, ms", view["operators"], _LIVE)
+    _table(
+        "operators, ms",
+        view["operators"],
+        "operator window latency latencyMA origin slowestUpstream",
+    )
