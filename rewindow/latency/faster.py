@@ -19,6 +19,7 @@ from rewindow.names import did_you_mean
 
 _FACTOR_MAX = 1_000_000
 _FASTER = re.compile(r"(?P<name>.+)=(?P<factor>\d{1,7}(\.\d{1,6})?)[xX]?", re.ASCII)
+_NEVER = -(1 << 62)
 _HINT = "Write it as in --faster count=2x, with a factor from 1 to 1000000."
 
 
@@ -63,16 +64,23 @@ def what_if(found: EndedLatency, faster: Mapping[str, Fraction | int]) -> EndedL
     end_ms = ends.end_ms.copy()
     for n in ends.layout.order:
         upstream = ends.layout.upstream[n]
-        before, has_upstream = _latest(upstream, ends.end_ms, ends.is_known)
-        after, _ = _latest(upstream, end_ms, ends.is_known)
+        before = _latest(ends.end_ms, ends.is_known, upstream)
         own = ends.end_ms[n] - before
         if n in factors:
             factor = factors[n]
             # A clock that is wrong can make an own time negative; a factor cannot put that right.
             own = np.where(own > 0, own * factor.denominator // factor.numerator, own)
-        moves = is_changed & has_upstream & ends.is_known[n]
-        end_ms[n] = np.where(moves, after + own, end_ms[n])
+        moves = is_changed & ends.is_known[n] & (before > _NEVER)
+        moved = _latest(end_ms, ends.is_known, upstream) + own
+        end_ms[n] = np.where(moves, moved, end_ms[n])
     return evaluate(replace(ends, end_ms=end_ms))
+
+
+def _latest(end_ms: Ints, is_known: Bools, upstream: Sequence[int]) -> Ints:
+    """Returns the latest known end time of some operators, _NEVER where none is known."""
+    known = np.where(is_known[upstream], end_ms[upstream], _NEVER)
+    latest: Ints = known.max(axis=0, initial=_NEVER)
+    return latest
 
 
 def _chosen(layout: Layout, name: str) -> list[int]:
@@ -87,14 +95,3 @@ def _chosen(layout: Layout, name: str) -> list[int]:
             hint=f"{did_you_mean(name, layout.names)}It has: {', '.join(layout.names)}.",
         )
     return found
-
-
-def _latest(upstream: Sequence[int], end_ms: Ints, is_known: Bools) -> tuple[Ints, Bools]:
-    """Returns the latest known end time of some operators, and whether any is known."""
-    latest = np.zeros(end_ms.shape[1], dtype=np.int64)
-    has_any = np.zeros(end_ms.shape[1], dtype=bool)
-    for n in upstream:
-        is_later = is_known[n] & (~has_any | (end_ms[n] > latest))
-        latest[is_later] = end_ms[n][is_later]
-        has_any |= is_known[n]
-    return latest, has_any

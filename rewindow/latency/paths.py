@@ -106,13 +106,8 @@ def _find(layout: Layout, latency: Ints, slowest: Indices) -> Paths:
 
 def _largest(values: Ints, candidates: Sequence[int]) -> tuple[Ints, Ints]:
     """Returns the largest value of some operators, and which has it: the first of equals."""
-    most = values[candidates[0]].copy()
-    which = np.full(len(most), candidates[0], dtype=np.int64)
-    for n in candidates[1:]:
-        is_larger = values[n] > most
-        most[is_larger] = values[n][is_larger]
-        which[is_larger] = n
-    return most, which
+    which = np.array(candidates)[values[candidates].argmax(axis=0)]
+    return values[which, np.arange(len(which))], which
 
 
 def _walk(leaf: Ints, before: Indices) -> Bools:
