@@ -79,6 +79,7 @@ class _Planner:
             return Value()
         if self.layout.is_root[n]:
             return Value(0, UNKNOWN, Origin.MEASURED)
+        # A window is stored with all rows that came in, or not at all.
         ends = self.stored.get(window)
         best = Value()
         for source in self.layout.upstream[n]:
@@ -87,10 +88,6 @@ class _Planner:
             if ends is None:
                 share = Value(distance_ms, source, Origin.ESTIMATED)
                 is_there = ahead >= 0
-            elif n not in ends:
-                # The row is gone from the windows that are kept, and another came in again.
-                share = Value(UNKNOWN, source, Origin.OWN_END_MISSING)
-                is_there = source in ends
             else:
                 is_there = source in ends
                 measured = max(0, ends[n] - ends[source]) if is_there else 0
