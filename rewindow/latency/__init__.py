@@ -1,19 +1,24 @@
 """Latency of operators and of an application, and its critical path, from recorded statistics
 (docs/rules/latency.md). Pure: tables and a graph in, arrays out.
 
-    import pyarrow as pa
-    from rewindow import latency
-
-    graph = latency.parse_graph({
-        "width_ms": 500,
-        "operators": [
-            {"name": "read"},
-            {"name": "count", "inputs": [["in", "read"]]},
-        ],
-    })
-    found = latency.ended(rows, graph)    # a pyarrow.Table, see `ended` for its columns
-    print(found.summary()["criticalPath"])
-    print(latency.what_if(found, {"count": 2}).summary()["latency"])
+>>> import pyarrow as pa
+>>> from rewindow import latency
+>>> operators = [{"name": "read"}, {"name": "count", "inputs": [["in", "read"]]}]
+>>> graph = latency.parse_graph({"width_ms": 500, "operators": operators})
+>>> rows = pa.table({
+...     "operator": ["read", "count"],
+...     "partition": [0, 0],
+...     "window_id": [7, 7],
+...     "ended_at_ms": [4000, 4030],
+...     "container": ["one", "one"],
+...     "sent_at_ms": [4100, 4100],
+...     "received_at_ms": [4102, 4102],
+... })
+>>> found = latency.ended(rows, graph)
+>>> found.window(0)["latency"], found.window(0)["criticalPath"]
+(30, ['read', 'count'])
+>>> latency.what_if(found, {"count": 2}).window(0)["latency"]
+15
 """
 
 from __future__ import annotations
