@@ -33,6 +33,10 @@ COLUMNS = pa.schema(
 the tuple goes."""
 OF_THE_REPLAY = frozenset(COLUMNS.names) - frozenset(GIVEN.names)
 """Those that say which replay stored the tuple, and so differ between two replays."""
+RAISED = "operator_raised"
+"""The reason of a tuple at which its operator fails."""
+FAILED = ".failed"
+"""Suffix of the port that a table of failing tuples has in a plan, after the input port (R93)."""
 EMITTED = "emitted"
 """The reason of an error tuple whose operator gave none: it chose to emit it."""
 FROM_STREAM = "_rw_from_stream"
@@ -60,7 +64,7 @@ REASONS = (
     "between_windows",
     "null_key",
     "codec_failed",
-    "operator_raised",
+    RAISED,
     EMITTED,
     "target_rejected",
     "malformed",

@@ -67,6 +67,8 @@ class Application:
     `given` are the values of properties and attributes that come from outside of its code, once
     they are put in. With `strict_outputs` an operator of which nothing is read is refused, without
     it there is a warning (O15). `whole` is the application that it is a part of, see `part`.
+    `failing` are the tables of tuples at which operators fail, with the columns of the input port;
+    only a replay that quarantines such tuples has any (R93).
 
     Example:
         app = Application("clicks_per_page", window="5 seconds")
@@ -86,6 +88,7 @@ class Application:
     declared: list[Violation] = field(default_factory=list)
     given: list[PropertyOverride] = field(default_factory=list)
     whole: Application | None = None
+    failing: dict[PortHandle, pa.Schema] = field(default_factory=dict)
 
     @property
     def grid(self) -> Grid:
@@ -227,18 +230,12 @@ class Application:
 
     def errors(self) -> dict[str, Output]:
         """Returns a table for each error port, by the port's name, whether anything reads it or not
-        (O67, O69).
+        (O67, O69); then those of failing tuples (R93).
         """
+        handles = [handle for handle, port in self._output_ports() if port.error]
         tables = {}
-        for handle, port in self._output_ports():
-            if port.error:
-                tables[str(handle)] = Output(
-                    str(handle),
-                    handle,
-                    (),
-                    suite=None,
-                    is_error=True,
-                )
+        for handle in [*handles, *self.failing]:
+            tables[str(handle)] = Output(str(handle), handle, (), suite=None, is_error=True)
         return tables
 
     def _output_ports(self) -> Iterator[tuple[PortHandle, OutputPort]]:
@@ -253,11 +250,10 @@ class Application:
 
     def columns(self, output: Output) -> pa.Schema:
         """Returns the event columns of something that a replay writes."""
-        schema = (
-            self.nodes[str(output.source.operator)]
-            .operator.output_ports()[output.source.port]
-            .schema
-        )
+        if output.source in self.failing:
+            return error_columns(self.failing[output.source])
+        ports = self.nodes[str(output.source.operator)].operator.output_ports()
+        schema = ports[output.source.port].schema
         return error_columns(schema) if output.is_error else schema
 
     def dropped(self) -> set[PortHandle]:
@@ -395,10 +391,15 @@ class Application:
         for name, schema in self.streams.items():
             if PortHandle(None, name) in read_inside:
                 streams[name] = schema
+        failing = {}
+        for handle, schema in self.failing.items():
+            if handle.operator in names:
+                failing[handle] = schema
         return replace(
             self,
             streams=streams,
             nodes=nodes,
+            failing=failing,
             outputs=outputs,
             whole=self.whole or self,
         )

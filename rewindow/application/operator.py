@@ -109,6 +109,8 @@ class OperatorContext:
             restored; else None.
         next_mark: returns the first window at or after a given one after which a checkpoint falls
             due, by its id (X7).
+        reports_failing: whether a task reports the tuples at which `process` fails, in place of
+            failing itself (R93).
     """
 
     grid: Grid
@@ -132,6 +134,7 @@ class OperatorContext:
         compare=False,
         repr=False,
     )
+    reports_failing: bool = False
 
     def alone(self) -> OperatorContext:
         """Returns it without what belongs to the process that runs the group."""

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
@@ -18,10 +18,19 @@ from rewindow.tuple_engine.passes import Pass
 
 
 class Cycles:
-    """The passes of the cycles of a graph."""
+    """The passes of the cycles of a graph.
 
-    def __init__(self, app: Application) -> None:
+    Args:
+        without_failing: returns the tuples of an input port that are not quarantined.
+    """
+
+    def __init__(
+        self,
+        app: Application,
+        without_failing: Callable[[Node, str, DataFrame], DataFrame],
+    ) -> None:
         self._app = app
+        self._without_failing = without_failing
         self.order = EmissionOrder(app.whole or app)
         self.unseen = inside_cycles(app)
         self._passes: dict[str, Pass] = {}
@@ -44,7 +53,7 @@ class Cycles:
         for port, end in node.feeds.items():
             if end.operator in inside:
                 continue
-            frame = frames[end]
+            frame = self._without_failing(node, port, frames[end])
             if self.order.has_order(end.operator) and not self.order.follows(node, port):
                 frame = frame.drop(EMITTED)
             found[port] = frame

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from rewindow.application.error_tuples import COLUMNS
 from rewindow.engine.computation import Digests, GroupResult, PlannedAttempt, SkipResult
 from rewindow.engine.cycles import Cycles
 from rewindow.engine.error_tuples import as_errors, check_stored_reasons
+from rewindow.engine.failing_tuples import FailingTuples
 from rewindow.engine.group_cache import GroupCache, take_over
 from rewindow.engine.measuring import NO_MEASURES, AskedMeasure, MeasuredRows
 from rewindow.engine.operator_errors import explained, frames_of
@@ -102,7 +103,8 @@ class GroupRunner:
         self._is_small = False
         self._units = app.units()
         self._order = app.order()
-        self._cycles = Cycles(app)
+        self._failing = FailingTuples(spark, planned, say=say, hint=next_steps)
+        self._cycles = Cycles(app, self._failing.without)
         self._asked = asked
         self._say = say
         self._cache = GroupCache(spark, planned.root, planned.epoch, arrange=self._in_one_task)
@@ -135,9 +137,30 @@ class GroupRunner:
         """
         self._tuples = tuples
         self._is_small = tuples <= SMALL_TUPLES
-        self._cache.clear()
+        compute = partial(self._compute, context, mark, states)
         with whole_stages(self._spark, compiled=not self._is_small):
-            return self._compute(context, mark, states, staged)
+            if not self._app.failing:
+                return compute(staged)
+            result = self._failing.compute(context.windows, compute, staged)
+            self._store_failing(context, mark, set(staged), result)
+            return result
+
+    def _store_failing(
+        self,
+        context: OperatorContext,
+        mark: int,
+        staged: set[str],
+        result: GroupResult,
+    ) -> None:
+        """Writes the tables of failing tuples, as parts of the group (R93)."""
+        written = {}
+        for handle in self._app.failing:
+            name = str(handle)
+            result.folders[name] = self._failing.write(
+                handle, self._folder(name, mark, staged), context
+            )
+            written[name] = self.read_back(name, result.folders[name])
+        result.digests |= self.digest(written, context.windows)
 
     def _compute(
         self,
@@ -146,10 +169,10 @@ class GroupRunner:
         states: Mapping[str, OperatorState],
         staged: Iterable[str],
     ) -> GroupResult:
-        frames = {
-            source: self._in_one_task(read(context.windows))
-            for source, read in self._inputs.items()
-        }
+        self._cache.clear()
+        frames = {}
+        for source, read in self._inputs.items():
+            frames[source] = self._failing.shown(source, self._in_one_task(read(context.windows)))
         result = GroupResult()
         state_frames = self._states.load_all(states)
         note_states(map_values(size_text, states))
@@ -567,6 +590,7 @@ class GroupRunner:
             operator=f"{self._app.name}.{node.name}",
             unordered=node.unordered,
             followed=self._cycles.order.followed(node.name),
+            reports_failing=bool(self._app.failing),
         )
 
     def _schema(self, output: str) -> pa.Schema:

@@ -27,6 +27,7 @@ from rewindow.location import Location, location
 from rewindow.spark.frames import read_files, rows_in_file, spark_schema, write_files
 from rewindow.spark.shared_folder import lost_rows
 from rewindow.storage.new_files import ROW_GROUP
+from rewindow.tuple_engine.failing import TuplesFailed, reported
 from rewindow.tuple_engine.frames import EMITTED, FOREIGN_OFFSET
 from rewindow.tuple_engine.tagged_rows import IS_FOREIGN
 from rewindow.windows import Grid
@@ -90,7 +91,7 @@ class GroupCache:
         ) -> Mapping[str, DataFrame]:
             if operator not in self._passes:
                 folder = self._folder(f"{operator}+parts", context)
-                self._passes[operator] = self._run(folder, schemas, make, context.grid)
+                self._passes[operator] = self._run(operator, folder, schemas, make, context.grid)
             return {part: written.frame for part, written in self._passes[operator].items()}
 
         return replace(context, materialize=materialize, parts=parts)
@@ -106,6 +107,7 @@ class GroupCache:
         has its own.
         """
         written = self._run(
+            operators[0],
             self._folder(f"{operators[0]}+parts", context),
             schemas,
             make,
@@ -129,6 +131,7 @@ class GroupCache:
 
     def _run(
         self,
+        operator: str,
         folder: Location,
         schemas: Mapping[str, pa.Schema],
         make: Callable[[PartSink], DataFrame],
@@ -137,8 +140,10 @@ class GroupCache:
         folder.delete_tree()
         tasks = folder / "tasks"
         tasks.make_folder()
-        columns = {part: _staged(schema) for part, schema in schemas.items()}
+        columns = {part: staged_columns(schema) for part, schema in schemas.items()}
         named = make(_TaskFiles(tasks.uri, columns, self._epoch, grid=grid)).toArrow().to_pylist()
+        if failing := reported(named):
+            raise TuplesFailed(operator, failing)
         _check_files(tasks, named)
         found = {}
         for place, (part, schema) in enumerate(schemas.items()):
@@ -188,7 +193,7 @@ def take_over(folder: Location, target: Location) -> Location:
     return target
 
 
-def _staged(events: pa.Schema) -> pa.Schema:
+def staged_columns(events: pa.Schema) -> pa.Schema:
     """Returns the columns of a staged output, as Spark would write them."""
     own = {
         "window_id": pa.int64(),
@@ -270,7 +275,7 @@ class _PartFile:
         own = {
             "attempt": lambda: pa.repeat(pa.scalar(self._files.attempt, pa.int64()), count),
             "offset": lambda: self._offsets(rows),
-            "arrived_at": lambda: _starts(rows["window_id"], grid),
+            "arrived_at": lambda: window_starts(rows["window_id"], grid),
         }
         columns = [rows[name] if name in given else own[name]() for name in self._schema.names]
         self._row += count
@@ -297,6 +302,7 @@ class _PartFile:
         self._rows = self._bytes = 0
 
 
-def _starts(windows: pa.ChunkedArray, grid: Grid) -> pa.Array:
+def window_starts(windows: pa.ChunkedArray, grid: Grid) -> pa.Array:
+    """Returns the arrival time of tuples that have none: the start of their windows."""
     ids = windows.to_numpy()
     return pa.array(ids * grid.width_us + grid.origin_us).cast(pa.timestamp("us", "UTC"))

@@ -19,7 +19,18 @@ from rewindow.spark.heap import computing
 from rewindow.spark.job_log import where_all_is
 from rewindow.spark.shared_folder import missing_on_executor
 from rewindow.spark.transient_errors import describe, hint_on, is_passing, spark_text
+from rewindow.tuple_engine.failing import TuplesFailed
 from rewindow.windows import WindowRange
+
+
+class OperatorFailed(RewindowError):
+    """The code of an operator has raised an error that every attempt would meet again.
+
+    Attributes:
+        reason: the error alone.
+    """
+
+    reason = ""
 
 
 @contextmanager
@@ -37,7 +48,9 @@ def explained(nodes: Sequence[Node], windows: WindowRange, part: str, hint: str)
         hint: what to do next.
 
     Raises:
-        RewindowError: the operator's code failed, or what it returned is not what it declares.
+        OperatorFailed: the operator's code failed.
+        RewindowError: what it returned is not what it declares.
+        TuplesFailed: the tuples at which it failed are known.
     """
     node = nodes[0]
     where = f"{part}, windows {windows}"
@@ -47,6 +60,8 @@ def explained(nodes: Sequence[Node], windows: WindowRange, part: str, hint: str)
     except RewindowError as error:
         error.detail = error.detail or f'Operator "{node.name}", {where}{_class(node)}.'
         error.hint = error.hint or hint
+        raise
+    except TuplesFailed:
         raise
     except Exception as error:
         if is_passing(error):
@@ -60,11 +75,13 @@ def explained(nodes: Sequence[Node], windows: WindowRange, part: str, hint: str)
         along = (
             f"Computed in the same step: {others}" if others and not _is_inside(owner, line) else ""
         )
-        raise RewindowError(
+        failed = OperatorFailed(
             f'operator "{owner.name}" failed: {describe(error)}',
             detail=". ".join(filter(None, [said, f"In {where}", along, where_all_is()])) + ".",
             hint=" ".join(filter(None, [hint_on(error), hint])),
-        ) from error
+        )
+        failed.reason = describe(error)
+        raise failed from error
 
 
 def next_steps(plan: Plan) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from rewindow.application import Application, PropertyOverride, Violation, apply_overrides
+from rewindow.application.failing import failing_tables
 from rewindow.application.overrides import FILE
 from rewindow.errors import CheckpointError, InputError, RewindowError
 from rewindow.loading.code_versions import code_version, configuration_digest, own_modules
@@ -93,6 +94,11 @@ def load_planned(config: Config, plan: Plan) -> LoadedApplication:
     loaded = load_application(
         config, plan.application, plan.parameters, given=plan.given, code=folder
     )
+    if plan.quarantining:
+        recorded = {}
+        for entry in plan.recorded:
+            recorded[entry.stream] = Table.open(entry.table(config.state), entry.version).schema
+        loaded.app.failing = failing_tables(loaded.app, plan.quarantining, recorded)
     if not plan.container or plan.graph is None:
         return loaded
     return replace(loaded, app=loaded.app.part(names_of(plan.graph.operators)))

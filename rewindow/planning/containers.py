@@ -208,7 +208,7 @@ def output_plan(
     upstream = whole.upstream(operator)
     nodes = whole.nodes
     stateful = any(nodes[node].operator.is_stateful for node in upstream)
-    port = nodes[operator].operator.output_ports()[output.source.port]
+    port = nodes[operator].output_ports().get(output.source.port)
     columns = []
     for column in app.columns(output):
         columns.append((column.name, str(column.type)))
@@ -228,7 +228,7 @@ def output_plan(
             unseen=plan.unseen_windows_max,
         ),
         tolerance=output.tolerance,
-        errors=port.error,
+        errors=output.is_error or (port is not None and port.error),
         errors_max=nodes[operator].error_bound(output.source.port),
         upstream=sorted(upstream),
         sorted_by=list(output.sorted_by),

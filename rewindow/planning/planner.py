@@ -12,6 +12,7 @@ from typing import Any
 from rewindow.application import Application, Mode, Output, describe_graph
 from rewindow.application.configuring import check_changes
 from rewindow.application.containers import Container, containers_of, modes_of
+from rewindow.application.failing import failing_tables
 from rewindow.application.overrides import FILE, PropertyChange
 from rewindow.application.port_recording import record_every_port
 from rewindow.errors import InputError, RangeError
@@ -50,7 +51,7 @@ from rewindow.recovery import (
     StartState,
     guarantees,
 )
-from rewindow.sequences import names_of
+from rewindow.sequences import map_values, names_of
 from rewindow.settings.config import Config
 from rewindow.windows import Grid, WindowRange, format_time, parse_time
 
@@ -131,6 +132,9 @@ def draft_plan(config: Config, request: ReplayRequest) -> PlanPreview:
     ) + expiry_warnings(recorded)
     holes += end_warnings(recorded, windows)
     containers = _containers(loaded.app, mode, request)
+    if config.replay.quarantine_failing and request.sample_seed is None:
+        schemas = map_values(lambda table: table.schema, tables)
+        loaded.app.failing = failing_tables(loaded.app, _safe_operators(containers), schemas)
     if len(containers) > 1 and start.source == "warm_up":
         raise InputError(
             f'application "{loaded.app.name}" has {len(containers)} containers, and no published '
@@ -325,6 +329,15 @@ def _containers(
             )
         )
     return plans
+
+
+def _safe_operators(containers: list[ContainerPlan]) -> set[str]:
+    """Returns the operators of the containers that lose no window."""
+    operators: set[str] = set()
+    for container in containers:
+        if not container.mode.may_lose:
+            operators.update(container.operators)
+    return operators
 
 
 def _container_warnings(

@@ -171,6 +171,9 @@ def _difference(
     if theirs.parameters != plan.parameters:
         return "the parameters of the application have changed"
     part = app.part(container.operators)
+    operators = set(container.operators)
+    if plan.quarantining & operators != theirs.quarantining & operators:
+        return "setting replay.quarantine_failing has changed"
     inputs_before = {entry.stream: entry for entry in theirs.inputs}
     for entry in plan.inputs:
         if entry.stream not in part.streams:

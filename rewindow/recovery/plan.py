@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from rewindow.application import TOLERANCE, GraphDescription, Mode, PropertyOverride
+from rewindow.application.error_tuples import FAILED
 from rewindow.application.overrides import PropertyChange
 from rewindow.errors import InputError
 from rewindow.location import Location
@@ -398,6 +399,15 @@ class Plan(_Value):
     def staged(self) -> list[OutputPlan]:
         """Everything that the replay writes: its outputs, then its error tables."""
         return [*self.outputs, *self.errors]
+
+    @property
+    def quarantining(self) -> set[str]:
+        """The operators whose failing tuples are quarantined (R93)."""
+        operators = set()
+        for error in self.errors:
+            if error.port.endswith(FAILED):
+                operators.add(error.operator)
+        return operators
 
     @property
     def tables(self) -> list[str]:

@@ -231,6 +231,10 @@ class ReplayConfig(Section):
     containers_at_once: int = Field(default=1, ge=1)
     """Containers of one replay that may run at the same time, if none of them reads another. Each
     one is a Spark job with its own driver."""
+    quarantine_failing: bool = False
+    """Exactly once and at least once: a tuple at which an operator fails goes to the error table
+    `OPERATOR.PORT.failed`, at most `errors_max` in a window, and the commit group is computed
+    without it (R93)."""
     attempts: int = Field(default=3, ge=1)
     """Failed attempts without a new checkpoint that are allowed; with one more a replay is given up
     (R90, R91)."""

@@ -18,6 +18,7 @@ _LASTING_CLASSES = frozenset({"0A", "21", "22", "23", "38", "39", "42", "46", "P
 constraints, functions of a user, names and types, settings, what an operator raised on purpose,
 bugs of Spark."""
 _READ_FAILED = "KD"
+_CRASHED = "Python worker exited unexpectedly"
 OUT_OF_MEMORY = "OutOfMemoryError: "
 """How Java and Spark name what a JVM without memory raises."""
 _STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})")
@@ -67,6 +68,11 @@ def has_lost_jvm(error: BaseException) -> bool:
     from py4j.protocol import Py4JNetworkError
 
     return isinstance(error, ConnectionError | Py4JNetworkError)
+
+
+def has_lost_worker(error: BaseException) -> bool:
+    """Returns whether the process that ran Python code for Spark has crashed."""
+    return _CRASHED in spark_text(error)
 
 
 def spark_text(error: BaseException) -> str:

@@ -23,6 +23,7 @@ from rewindow.operators.tuples.state import StateField
 from rewindow.operators.tuples.values import shown
 from rewindow.tuple_engine.emissions import Emissions
 from rewindow.tuple_engine.emitted import EmittedCopies
+from rewindow.tuple_engine.failing import FailingLog
 from rewindow.tuple_engine.keyed_state import KeyedState
 from rewindow.tuple_engine.running import check_assigned, running_copy
 from rewindow.tuple_engine.tagged_rows import (
@@ -52,6 +53,7 @@ class KeyRange:
             under which they were emitted.
         tells_changes: whether it is an error to change a tuple after it was emitted; it has no
             effect anyhow (O43).
+        failing: takes the tuples at which `process` fails; without it the first one ends the run.
     """
 
     def __init__(
@@ -63,7 +65,9 @@ class KeyRange:
         *,
         followed: Iterable[str] = (),
         tells_changes: bool = False,
+        failing: FailingLog | None = None,
     ) -> None:
+        self._failing = failing
         self._windows = context.windows
         self._window = context.first - 1
         self._closes = context.closes
@@ -185,9 +189,12 @@ class KeyRange:
             error.add_note(f"teardown failed too: {type(further).__name__}: {further}")
 
     def _take_batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        for port, window, rows in self._runs(batch):
+        for port, window, rows, stretch in self._runs(batch):
             yield from self._go_on(window)
-            self._take(port, rows)
+            if self._failing is None or self._in_batches:
+                self._take(port, rows)
+            else:
+                self._take_reporting(self._failing, port, window, rows, stretch)
         if self._out.is_full():
             yield from self._out.flush()
 
@@ -249,6 +256,9 @@ class KeyRange:
             self._state.without_key()
             check_assigned(self._operator, self._assigned)
         except Exception as error:
+            if self._failing:
+                # A tuple has failed already, so the results of this run are not used.
+                return
             self._note(name, error)
             raise
 
@@ -260,9 +270,9 @@ class KeyRange:
         )
         error.add_note(f"in {where}" + (f", at the tuple {shown(row)}" if row is not None else ""))
 
-    def _runs(self, batch: pa.RecordBatch) -> Iterator[tuple[str, int, Any]]:
-        """Gives port, window and rows for each stretch of tuples of one window and port; rows are
-        made once a batch.
+    def _runs(self, batch: pa.RecordBatch) -> Iterator[tuple[str, int, Any, pa.RecordBatch]]:
+        """Gives port, window, rows and tagged rows for each stretch of tuples of one window and
+        port; rows are made once a batch.
         """
         # Rows are sorted, so that a change of the first column is a border between stretches. The
         # tuples of a port are made once for the whole batch, as an iterator of which each stretch
@@ -298,7 +308,7 @@ class KeyRange:
                 part = rows[port].slice(begin, end - begin)
             else:
                 part = islice(rows[port][0], end - begin), rows[port][1]
-            yield port, window, part
+            yield port, window, part, batch.slice(begin, end - begin)
 
     def _tuples(
         self,
@@ -343,6 +353,60 @@ class KeyRange:
             self._note(f"process of port {port}", error, self._state.failed_at)
             raise
         return None
+
+    def _take_reporting(
+        self,
+        failing: FailingLog,
+        port: str,
+        window: int,
+        rows: tuple[Iterator[Any], Iterator[Any]],
+        stretch: pa.RecordBatch,
+    ) -> None:
+        """Takes tuples and reports those at which `process` fails, of each key the first one.
+
+        Later tuples of the key are passed over: only a run without the failing one shows whether
+        they fail too.
+        """
+        begin = 0
+        if not failing:
+            error = self._error_at(port, rows)
+            if error is None:
+                return
+            begin = stretch.num_rows - len(list(rows[0]))
+            self._report(failing, port, window, stretch.slice(begin - 1, 1), error)
+        names = self._shape.inputs[port].names
+        values, keys = self._tuples(port, stretch.slice(begin).select(names))
+        for place, (row, key) in enumerate(zip(values, keys, strict=False), begin):
+            if failing.is_full:
+                return
+            error = None if failing.has(key) else self._error_at(port, ([row], [key]))
+            if error is not None:
+                self._report(failing, port, window, stretch.slice(place, 1), error)
+
+    def _error_at(self, port: str, rows: Any) -> Exception | None:
+        """Takes tuples; returns what `process` has raised at one of them."""
+        try:
+            self._take(port, rows)
+        except Exception as error:
+            if self._state.failed_at is None:
+                raise
+            self._state.failed_at = None
+            return error
+        return None
+
+    def _report(
+        self,
+        failing: FailingLog,
+        port: str,
+        window: int,
+        tagged: pa.RecordBatch,
+        error: Exception,
+    ) -> None:
+        _, keys = self._tuples(port, tagged.select(self._shape.inputs[port].names))
+        failing.add(port, window, tagged, next(keys, ()), error)
+        # What else would fail cannot be known without a key, or if the operator keeps anything that
+        # is not state: the failed call may have changed it.
+        failing.is_full |= not self._shape.keys or bool(self._operator.transient)
 
     def read(self, field: StateField) -> Any:
         """Returns a field that can be changed in place, of the key that is read."""

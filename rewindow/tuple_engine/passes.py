@@ -17,6 +17,7 @@ from rewindow.application.windowing import EVERY_WINDOW, Windowing
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.sequences import map_values, names_of
 from rewindow.tuple_engine.cycle_range import CycleRange
+from rewindow.tuple_engine.failing import FailingLog
 from rewindow.tuple_engine.key_range import KeyRange
 from rewindow.tuple_engine.tagged_rows import (
     WINDOW,
@@ -136,12 +137,14 @@ class Pass:
         *,
         tells_changes: bool = False,
         port_order: Iterable[str] = (),
+        failing: FailingLog | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Gives what one key range emits and its state, see `KeyRange` and `CycleRange`.
 
         Args:
             shapes: of the operators; made anew unless they are given.
             controls: `window_id` and columns of what every key range gets, see `control_rows`.
+            failing: takes the tuples at which the operator fails; only of one that is alone.
         """
         shapes = shapes or self.shapes()
         ranges = {}
@@ -171,6 +174,7 @@ class Pass:
                 controls=sent,
                 followed=member.followed,
                 tells_changes=tells_changes,
+                failing=failing,
             )
         if ALONE in ranges:
             return ranges[ALONE].run(batches)

@@ -1,0 +1,58 @@
+"""Tables of failing tuples: one for each input port of an operator, with the columns that the
+operator reads there (R93).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import pyarrow as pa
+
+from rewindow.application.error_tuples import COLUMNS, FAILED
+from rewindow.application.graph import Application
+from rewindow.application.node import Node, PortHandle
+from rewindow.names import BOOKKEEPING
+from rewindow.sequences import excluding, matching_names
+
+_TAKEN = frozenset([*BOOKKEEPING, *COLUMNS.names])
+
+
+def failed_handle(operator: str, port: str) -> PortHandle:
+    """Returns the handle of the table with the failing tuples of an input port."""
+    return PortHandle(operator, f"{port}{FAILED}")
+
+
+def failing_tables(
+    app: Application,
+    operators: Collection[str],
+    recorded: Mapping[str, pa.Schema],
+) -> dict[PortHandle, pa.Schema]:
+    """Returns the tables of failing tuples of some operators, with their columns.
+
+    Args:
+        recorded: columns of the recorded streams.
+    """
+    tables = {}
+    for name, node in app.nodes.items():
+        for port in node.feeds if name in operators else ():
+            columns = _columns(app, node, port, recorded)
+            names = excluding(columns.names, matching_names(columns.names, _TAKEN))
+            tables[failed_handle(name, port)] = pa.schema([columns.field(one) for one in names])
+    return tables
+
+
+def _columns(
+    app: Application,
+    node: Node,
+    port: str,
+    recorded: Mapping[str, pa.Schema],
+) -> pa.Schema:
+    declared = node.input_ports()[port].schema
+    if declared is not None:
+        return declared
+    end = node.feeds[port]
+    if end.operator is None:
+        return recorded[end.port]
+    source = (app.whole or app).port(end)
+    assert source is not None and source.schema is not None, "checked at launch"
+    return source.schema
