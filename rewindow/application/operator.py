@@ -229,6 +229,10 @@ class FrameOperator(BaseModel):
 
     `changeable` names the properties that `rewindow set` may change while a replay runs (X10);
     ports and state must not depend on them.
+
+    With `reads_outside = True` it reads systems outside of Rewindow, such as a web service. Its
+    windows, and those of all operators downstream, are not verifiable: gate and certificate say so
+    (R88).
     """
 
     model_config = ConfigDict(
@@ -252,6 +256,7 @@ class FrameOperator(BaseModel):
     may_be_cut: ClassVar[bool] = True
     ends_streams: ClassVar[bool] = False
     writes_outside: ClassVar[bool] = False
+    reads_outside: ClassVar[bool] = False
     _given: dict[str, Any] = PrivateAttr()
     _wrong: list[WrongProperty] = PrivateAttr()
 

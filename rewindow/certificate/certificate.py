@@ -40,6 +40,8 @@ from rewindow.windows import WindowRange, to_ranges
 EQUAL = "equal"
 EQUAL_WITHIN_TOLERANCE = "equal within tolerance"
 DIFFERENT = "different"
+NOT_VERIFIABLE = Difference.NOT_VERIFIABLE.value
+"""The verdict where nothing differs, and windows are not verifiable (R88)."""
 STATE = "state"
 _STATE_NOTE = "The state after window {} is not what was published."
 TOP_WINDOWS = 10
@@ -157,8 +159,8 @@ class Certificate(BaseModel):
 
     @property
     def equal(self) -> bool:
-        """Whether nothing differs, floats within the tolerance."""
-        return self.verdict != DIFFERENT
+        """Whether every window is equal, floats within the tolerance."""
+        return self.verdict not in (DIFFERENT, NOT_VERIFIABLE)
 
     @property
     def contents_words(self) -> str:
@@ -232,6 +234,10 @@ def certify(
     (left, right), digested, altered = digested_again(config, (left, right), full)
     # The outputs of the left side replace those of the right, whose order stays.
     every = {output.name: output for output in [*right.outputs, *left.outputs]}
+    for output in right.outputs:
+        # One side is enough: the operator may have been declared so since the other one was made.
+        outside = output.reads_outside or every[output.name].reads_outside
+        every[output.name] = every[output.name].model_copy(update={"reads_outside": outside})
     missing = set(names_of(left.outputs)) ^ set(names_of(right.outputs))
     shared = [output for name, output in every.items() if name not in missing]
     if tolerance is not None:
@@ -275,6 +281,8 @@ def _draft(
     verdict = EQUAL
     if any(result.differing for result in results):
         verdict = DIFFERENT
+    elif any(result.not_verifiable for result in results):
+        verdict = NOT_VERIFIABLE
     elif any(result.equal_within_tolerance for result in results):
         verdict = EQUAL_WITHIN_TOLERANCE
     applications = (left.description.application, right.description.application)
@@ -294,6 +302,7 @@ def _draft(
         "notes": [
             *_notes(left, right, raw),
             *_notes_on_missing(results),
+            *_notes_on_outside(results),
             *map(_STATE_NOTE.format, states),
         ],
         "outputs": outputs,
@@ -361,6 +370,18 @@ def _notes_on_missing(results: list[OutputResult]) -> list[str]:
     return notes
 
 
+def _notes_on_outside(results: list[OutputResult]) -> list[str]:
+    notes = []
+    for result in results:
+        if result.not_verifiable:
+            operators = ", ".join(result.output.reads_outside)
+            notes.append(
+                f'Windows of output "{result.output.name}" are not verifiable, since {operators} '
+                "reads systems outside of Rewindow."
+            )
+    return notes
+
+
 def _output(left: Snapshot, right: Snapshot, result: OutputResult) -> OutputCertificate:
     # One pass sorts the differing windows by class, and by the side that alone has them.
     by_class: dict[Difference, list[WindowResult]] = defaultdict(list)
@@ -369,7 +390,15 @@ def _output(left: Snapshot, right: Snapshot, result: OutputResult) -> OutputCert
         by_class[window.difference].append(window)
         by_side[window.only_in].append(window)
     classes = {difference.value: len(by_class[difference]) for difference in Difference}
-    classes[Difference.EQUAL.value] = result.windows - len(result.differing)
+    ranges = {}
+    for difference, found in by_class.items():
+        ranges[difference.value] = _ranges(found)
+    if result.not_verifiable:
+        parts = to_ranges(result.not_verifiable)
+        ranges[NOT_VERIFIABLE] = [(part.first, part.last) for part in parts]
+    classes[NOT_VERIFIABLE] = len(result.not_verifiable)
+    different = len(result.differing) + len(result.not_verifiable)
+    classes[Difference.EQUAL.value] = result.windows - different
     top = sorted(
         result.differing,
         key=lambda found: (-(found.missing + found.surplus), found.window),
@@ -383,11 +412,7 @@ def _output(left: Snapshot, right: Snapshot, result: OutputResult) -> OutputCert
         digest_a=seals_digest(left.output_seals(name)),
         digest_b=seals_digest(right.output_seals(name)),
         classes=classes,
-        ranges={
-            difference.value: _ranges(by_class[difference])
-            for difference in Difference
-            if by_class[difference]
-        },
+        ranges=ranges,
         only_in={side: _ranges(by_side[side]) for side in ("a", "b") if by_side[side]},
         only_in_tuples=OnlyIn(
             a=sum(window.missing for window in result.differing),

@@ -31,6 +31,7 @@ class Difference(StrEnum):
     REPEATED = "repeated"
     CHANGED = "changed"
     AFFECTED = "affected"
+    NOT_VERIFIABLE = "not verifiable"
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,11 @@ class WindowResult:
 
 @dataclass
 class OutputResult:
-    """The comparison of one output; `by_digest`: rows of a side were purged, so that windows in
-    both were not read.
+    """The comparison of one output.
+
+    Attributes:
+        by_digest: rows of a side were purged, so that windows in both were not read.
+        not_verifiable: windows in both, of an output that reads outside systems (R88).
     """
 
     output: OutputPlan
@@ -93,6 +97,7 @@ class OutputResult:
     rows_changed: int = 0
     data_read: bool = False
     by_digest: bool = False
+    not_verifiable: list[int] = field(default_factory=list)
 
 
 def compare_output(a: Snapshot, b: Snapshot, output: OutputPlan, raw: bool) -> OutputResult:
@@ -112,6 +117,10 @@ def compare_output(a: Snapshot, b: Snapshot, output: OutputPlan, raw: bool) -> O
             both.append(pair)
         else:
             result.differing.append(_not_in_both(pair))
+    if output.reads_outside:
+        windows = (side.output_seals(output.name)["window_id"].to_numpy() for side in (a, b))
+        result.not_verifiable = np.intersect1d(*windows).tolist()
+        return result
     if output.name in a.data and output.name in b.data:
         result.data_read = bool(both)
         comparison = RowComparison(a, b, output, raw=raw)

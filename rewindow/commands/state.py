@@ -11,8 +11,13 @@ from rich.markup import escape
 from rewindow.commands.plan import parameters
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, ReplayId, out, print_json, print_rows
+from rewindow.errors import InputError
 from rewindow.inspection.operator_states import OperatorStateRows, operator_states
+from rewindow.inspection.verified_checkpoints import VerifiedReplay, verify_checkpoints
 from rewindow.storage.python_rows import python_rows
+
+DAMAGED_CODE = 1
+"""Exit code of `--verify` if a checkpoint is damaged."""
 
 
 def command(
@@ -32,6 +37,14 @@ def command(
         ),
     ] = None,
     limit: Annotated[int, typer.Option(help="How many rows of each operator at most.", min=1)] = 20,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Read all checkpoints, and show which one a resume would restore and what damage "
+            "costs.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the states of a replay's operators, as a checkpoint holds them; the replay may still
@@ -44,7 +57,17 @@ def command(
         rewindow state totals-377311-377400-1f2e3d totals --where user=ann
 
         rewindow state totals-377311-377400-1f2e3d totals --window 377350 --json
+
+        rewindow state totals-377311-377400-1f2e3d --verify
     """
+    if verify:
+        if operator is not None or window is not None or where:
+            raise InputError(
+                "--verify reads all checkpoints",
+                hint="Give it without an operator, --window and --where.",
+            )
+        _verify(replay_id, as_json=as_json)
+        return
     wanted = parameters(where or [])
     found = operator_states(
         load_project(),
@@ -73,6 +96,43 @@ def command(
                 f"{one.rows.num_rows:,} of {one.count:,} are shown; see others with --limit or "
                 "--where"
             )
+
+
+def _verify(replay_id: str, *, as_json: bool) -> None:
+    """Prints the checkpoints of each container. Ends with DAMAGED_CODE if one is damaged."""
+    found = verify_checkpoints(load_project(), replay_id)
+    if as_json:
+        replays = [one.to_dict() for one in found]
+        print_json({"replay": replay_id, "containers": replays})
+    else:
+        for one in found:
+            _show_checkpoints(one)
+    if any(one.is_damaged for one in found):
+        raise typer.Exit(DAMAGED_CODE)
+
+
+def _show_checkpoints(found: VerifiedReplay) -> None:
+    out.print(f"[bold]{escape(found.replay)}[/bold], {found.mode.words}")
+    rows: list[tuple[object, ...]] = []
+    for one in found.checkpoints:
+        place = (str(one.window), one.attempt)
+        for state in one.states:
+            versions = f"{state.state_version}, {state.code_version}, {state.configuration_digest}"
+            size = f"{state.bytes:,}"
+            word = "damaged" if state.damage else "whole"
+            rows.append((*place, state.operator, state.rows, size, state.digest, versions, word))
+        if not one.states:
+            rows.append((*place, "", "", "", "", "", "damaged" if one.damage else "no state"))
+    columns = ("window", "attempt", "operator", "rows", "bytes", "digest", "versions", "")
+    print_rows("", columns, rows)
+    for one in found.checkpoints:
+        if one.damage:
+            out.print(escape(f"window {one.window} is damaged: {one.damage}; {one.cost}"))
+    if found.restored is None:
+        out.print(escape(f"a resume cannot restore a checkpoint: {found.why}"))
+        return
+    out.print(escape(f"a resume restores that of window {found.restored}: {found.why}"))
+    out.print(escape(found.recovery))
 
 
 def _as_dict(one: OperatorStateRows) -> dict[str, Any]:

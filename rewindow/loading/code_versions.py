@@ -32,6 +32,7 @@ equal."""
 DECIDES_ROWS = (
     "application/cycles.py",
     "application/error_tuples.py",
+    "application/failing.py",
     "application/overrides.py",
     "application/graph.py",
     "application/node.py",
@@ -41,6 +42,7 @@ DECIDES_ROWS = (
     "engine/cut_streams.py",
     "engine/cycles.py",
     "engine/error_tuples.py",
+    "engine/failing_tuples.py",
     "engine/group.py",
     "engine/group_cache.py",
     "engine/ports.py",

@@ -83,6 +83,7 @@ COLUMNS = (
         "missing_inputs",
         "attempts",
         "affected",
+        "not_verifiable",
     ),
 )
 """Columns of every window report; `tuples_in_<input>` for each input and the suite's measures join

@@ -19,6 +19,7 @@ _MEANING = {
     "repeated": "b has rows of a again",
     "changed": "other rows",
     "affected": "computed from a state that lacks lost windows or is stale",
+    "not verifiable": "computed by an operator that reads outside systems, so not compared",
 }
 
 

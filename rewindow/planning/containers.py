@@ -209,6 +209,10 @@ def output_plan(
     nodes = whole.nodes
     stateful = any(nodes[node].operator.is_stateful for node in upstream)
     port = nodes[operator].output_ports().get(output.source.port)
+    outside = []
+    for name in sorted(upstream):
+        if nodes[name].operator.reads_outside:
+            outside.append(name)
     columns = []
     for column in app.columns(output):
         columns.append((column.name, str(column.type)))
@@ -231,6 +235,7 @@ def output_plan(
         errors=output.is_error or (port is not None and port.error),
         errors_max=nodes[operator].error_bound(output.source.port),
         upstream=sorted(upstream),
+        reads_outside=outside,
         sorted_by=list(output.sorted_by),
     )
 

@@ -4,6 +4,7 @@ Starts no JVM.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rewindow.application import Mode
@@ -72,11 +73,20 @@ class Recovery:
         return "expected: " + "; ".join(parts)
 
 
-def expect_recovery(config: Config, plan: Plan) -> Recovery:
+def expect_recovery(
+    config: Config,
+    plan: Plan,
+    usable: Sequence[int] | None = None,
+) -> Recovery:
     """Returns how the next attempt will go on, from the tables as they are now.
 
     The attempt decides anew, by the same arithmetic, once it has fenced the tables: only then can
     nobody else commit.
+
+    Args:
+        config: settings in force.
+        plan: a replay of one container, or a container.
+        usable: marks of the checkpoints that can be restored; all in the table by default.
 
     Raises:
         CheckpointError: no checkpoint can be restored.
@@ -91,7 +101,8 @@ def expect_recovery(config: Config, plan: Plan) -> Recovery:
     done = held_marks(plan, positions)
     checkpoints = Table.open(root / CHECKPOINTS)
     started = position(checkpoints, app_id(plan.replay_id, STARTED)).mark
-    saved = stored.marks(checkpoints) or ([0] if plan.start.source == "warm_up" else [])
+    marks = stored.marks(checkpoints) if usable is None else usable
+    saved = marks or ([0] if plan.start.source == "warm_up" else [])
     sealed = 0
     if plan.mode.may_repeat:
         sealed = plan.mark_of(sealed_to(Table.open(root / FACTS), plan.first - 1))
@@ -161,6 +172,12 @@ def costs_of_crashes(config: Config, plan: Plan) -> dict[str, RecoveryTimes]:
         )
         costs[one.name] = replace(cost, is_measured=measured_s is not None)
     return costs
+
+
+def window_seconds(config: Config, plan: Plan) -> float | None:
+    """Returns the expected seconds of a window in a container, None without a basis."""
+    found = experience_of(Ledger.open(config.ledger_url), plan.application)
+    return None if found is None else found.seconds / found.windows / max(len(plan.containers), 1)
 
 
 def blockers(config: Config, plan: Plan) -> list[str]:

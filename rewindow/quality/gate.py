@@ -173,6 +173,7 @@ def _judge_output(
         stored=made.stored,
         measured=made.measured,
         remark=made.remark,
+        reads_outside=tuple(output.reads_outside),
     )
     verdict.results.write(
         json.dumps({**verdict.to_dict(), "great_expectations": found.result}, indent=2, default=str)
@@ -186,6 +187,8 @@ def _say(listener: Listener, verdict: OutputVerdict) -> None:
         f"{verdict.output}: {verdict.verdict}, {counts}, {len(verdict.failed)} failed, "
         f"{len(verdict.warnings)} warnings"
     )
+    if verdict.not_verifiable:
+        listener.line(f"  {verdict.not_verifiable}")
     if verdict.stored or verdict.measured:
         listener.line(f"  {verdict.about_measures}")
     for entry in (*verdict.failed, *verdict.warnings, *verdict.noted):

@@ -78,6 +78,8 @@ class OutputVerdict:
         stored: measures of the suite whose values the replay had stored with its facts.
         measured: those that were taken from the rows now.
         remark: why stored values were passed over, empty if they were not.
+        reads_outside: operators that read outside systems, so that no other run can verify the
+            windows (R88).
     """
 
     output: str
@@ -92,6 +94,7 @@ class OutputVerdict:
     stored: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
     remark: str = ""
+    reads_outside: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -105,6 +108,12 @@ class OutputVerdict:
         parts += [f"{len(self.measured)} measured now"] if self.measured else []
         why = f" ({self.remark})" if self.remark else ""
         return f"measures: {', '.join(parts) or 'none'}{why}"
+
+    @property
+    def not_verifiable(self) -> str:
+        """Why no other run can verify its windows; empty if one can."""
+        names = ", ".join(self.reads_outside)
+        return f"windows are not verifiable: {names} reads outside systems" if names else ""
 
     @property
     def evaluated(self) -> int:
@@ -152,6 +161,7 @@ class OutputVerdict:
             **self.summary(),
             "stored_measures": list(self.stored),
             "measured_now": list(self.measured),
+            "not_verifiable": self.not_verifiable,
             "checks": list(map(CheckOutcome.to_dict, self.checks)),
             "results": self.results.name,
             "report": self.report.name,

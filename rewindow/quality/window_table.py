@@ -122,8 +122,9 @@ def make_report(
     does not allow), `repeated_keys`, `null_keys`, `heartbeats`, `data_rows`, `late`, `quarantined`,
     `error_tuples` (on the error ports upstream of the output, and of operators that lead to none),
     `gaps` (inputs whose window is empty), `missing_inputs` (inputs whose window is not sealed),
-    `attempts`, `affected` (1: computed from a state that lacks lost windows, R14), and the suite's
-    measures.
+    `attempts`, `affected` (1: computed from a state that lacks lost windows, R14),
+    `not_verifiable` (1: computed by an operator that reads outside systems, or downstream of one,
+    R88), and the suite's measures.
 
     Raises:
         GateError: rows lie outside the range, or a measure cannot be computed.
@@ -198,6 +199,9 @@ class _Report:
         self.columns["undeclared_lost"] = (~self.sealed).astype(np.int64) - allowed
         self.columns["attempts"] = distinct_attempts(index, attempt, self.size)
         self.columns["affected"] = self._affected()
+        self.columns["not_verifiable"] = self.sealed.astype(np.int64)
+        if not self.output.reads_outside:
+            self.columns["not_verifiable"][:] = 0
 
     def _affected(self) -> Ints:
         """Windows of a stateful output that were computed from a state that lacks windows (R14)."""

@@ -117,6 +117,8 @@ class OutputPlan(_Value):
             `errors_max` counts.
         tolerance: its floating-point values are equal when |a - b| <= tolerance * max(1, |a|, |b|).
         upstream: names of the operators that it is computed by, its own included.
+        reads_outside: those of them that read systems outside, so that no other run can verify its
+            windows (R88).
         sorted_by: columns by which the rows of each of its files are sorted; no part of the result.
     """
 
@@ -134,6 +136,7 @@ class OutputPlan(_Value):
     errors: bool = False
     errors_max: int | None = None
     upstream: list[str] = Field(default_factory=list)
+    reads_outside: list[str] = Field(default_factory=list)
     sorted_by: list[str] = Field(default_factory=list)
 
     @property

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from shutil import rmtree
 
 import pytest
 
 from rewindow.settings.config import Config
+from rewindow.storage import Table
 from tests.commands.conftest import Command
 from tests.publication.staging import StagedReplay, rows_of, state_of
 
@@ -77,3 +79,65 @@ def test_purged_replay_has_no_state(command: Command, replay: StagedReplay) -> N
     rmtree(replay.root)
     code, _, errors = command("state", "one")
     assert code != 0 and 'replay "one" has no checkpoints' in errors
+
+
+def damage(config: Config, window: int) -> None:
+    """Removes the files of the checkpoints after a window."""
+    table = Table.open(config.replay_root("one") / "checkpoints")
+    for file in table.files():
+        if file.first == window:
+            Path(file.path).write_bytes(b"PAR1")
+
+
+def verified(command: Command) -> tuple[int, dict]:
+    code, text, errors = command("state", "one", "--verify", "--json")
+    assert not errors
+    [found] = json.loads(text)["containers"]
+    return code, found
+
+
+def test_verify_shows_the_checkpoints_and_the_one_that_a_resume_restores(
+    command: Command,
+    replay: StagedReplay,
+) -> None:
+    code, found = verified(command)
+    assert code == 0
+    assert [one["window"] for one in found["checkpoints"]] == [109, 104, 99]
+    [state] = found["checkpoints"][1]["states"]
+    assert (state["operator"], state["rows"], state["damage"]) == ("ranks_operator", 2, "")
+    assert state["bytes"] > 100 and state["digest"] and state["state_version"] == 1
+    assert found["restored"] == 109
+    assert found["why"] == "the newest that is whole and that every table has reached"
+    text = command("state", "one", "--verify")[1]
+    assert "a resume restores that of window 109" in text
+
+
+def test_verify_names_a_damaged_checkpoint_and_what_its_loss_costs(
+    command: Command,
+    config: Config,
+    replay: StagedReplay,
+) -> None:
+    damage(config, 109)
+    code, found = verified(command)
+    assert code == 1
+    newest = found["checkpoints"][0]
+    assert newest["window"] == 109 and newest["damage"]
+    assert "5 windows [105, 109] would be computed again" in newest["cost"]
+    assert found["restored"] == 104
+    assert "that of window 109 is damaged" in found["why"]
+    assert "goes on with window 105" in found["recovery"]
+
+
+def test_verify_reports_that_no_checkpoint_can_be_restored(
+    command: Command,
+    config: Config,
+    replay: StagedReplay,
+) -> None:
+    for window in (99, 104, 109):
+        damage(config, window)
+    code, found = verified(command)
+    assert (code, found["restored"], found["recovery"]) == (1, None, "")
+    assert "no usable checkpoint" in found["why"]
+    text = command("state", "one", "--verify")[1]
+    assert "a resume cannot restore a checkpoint" in text
+    assert command("state", "one", "totals", "--verify")[0] == 2

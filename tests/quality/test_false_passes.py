@@ -54,6 +54,7 @@ def report_of(lost: int) -> pa.Table:
             "starts_at": starts,
             "lost": [lost] * len(windows),
             "affected": [0] * len(windows),
+            "not_verifiable": [0] * len(windows),
         }
     )
 

@@ -1,11 +1,12 @@
-"""Operators that fail at some values, or pass over them: a tuple operator, a frame operator, and a
-tuple operator that reads the first one.
+"""Operators that fail at some tuples, or pass over them: a tuple operator, a second one that reads
+it, and a frame operator.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -19,49 +20,41 @@ EVENTS = pa.schema([("key", pa.string()), ("x", pa.int64())])
 
 
 class Totals(TupleOperator):
-    """Adds up each key; fails at the values in `poison` after it has changed its state."""
+    """Adds up each key; fails at the tuples in `poison` after it has changed its state, as long as
+    a file does not exist.
+    """
 
     inputs: ClassVar = {"events": InputPort(EVENTS, key=("key",))}
     outputs: ClassVar = {"out": OutputPort(EVENTS)}
     total = StateField(pa.int64(), 0)
-    poison: tuple[int, ...] = ()
+    poison: tuple[str, ...] = ()
     skips: bool = False
+    cured_by: str = ""
 
     def process(self, row: Any) -> None:
-        if self.skips and row.x in self.poison:
+        is_poison = f"{row.key}{row.x}" in self.poison and not Path(self.cured_by).is_file()
+        if self.skips and is_poison:
             return
         self.total += row.x
-        if row.x in self.poison:
-            raise ValueError(f"cannot take {row.x}")
+        if is_poison:
+            raise ValueError(f"cannot take {row.key}{row.x}")
         self.emit("out", row.key, self.total)
 
 
-def checked(poison: tuple[int, ...], *, crash: bool) -> Any:
-    """Returns a function for tuples that fails at some values."""
-
-    def take(x: int) -> int:
-        if x in poison:
-            if crash:
-                os._exit(1)
-            raise ValueError(f"cannot take {x}")
-        return x
-
-    return F.udf(take, "bigint")
-
-
 class Sums(FrameOperator):
-    """Adds up each key in a window, and all tuples in its state."""
+    """Adds up each key in a window, and all tuples in its state; fails in a Python function."""
 
     inputs: ClassVar = {"events": InputPort(EVENTS)}
     outputs: ClassVar = {"out": OutputPort(EVENTS)}
     state_schema: ClassVar = pa.schema([("x", pa.int64())])
-    poison: tuple[int, ...] = ()
-    crash: bool = False
+    poison: tuple[str, ...] = ()
     skips: bool = False
+    crashes: bool = False
 
     def _events(self, inputs: Mapping[str, DataFrame]) -> DataFrame:
         rows = inputs["events"].select("window_id", "key", "x")
-        return rows.where(~F.col("x").isin(*self.poison)) if self.skips else rows
+        name = F.concat("key", "x")
+        return rows.where(~name.isin(*self.poison)) if self.skips else rows
 
     def transform(
         self,
@@ -69,8 +62,17 @@ class Sums(FrameOperator):
         state: DataFrame | None,
         context: OperatorContext,
     ) -> DataFrame:
-        take = checked(self.poison, crash=self.crash)
-        rows = self._events(inputs).withColumn("x", take("x"))
+        poison = self.poison
+        crashes = self.crashes
+
+        def take(key: str, x: int) -> int:
+            if f"{key}{x}" in poison:
+                if crashes:
+                    os._exit(1)
+                raise ValueError(f"cannot take {key}{x}")
+            return x
+
+        rows = self._events(inputs).withColumn("x", F.udf(take, "bigint")("key", "x"))
         return rows.groupBy("window_id", "key").agg(F.sum("x").alias("x"))
 
     def next_state(
@@ -85,21 +87,22 @@ class Sums(FrameOperator):
 
 
 def build(
-    tuples: str = "",
-    frames: str = "",
-    after: str = "",
-    crash: str = "",
+    kind: str = "tuples",
+    poison: str = "",
     skips: str = "",
+    crashes: str = "",
+    cured_by: str = "",
 ) -> Application:
-    def poison(text: str) -> dict[str, Any]:
-        return {"poison": tuple(map(int, text.split())), "skips": bool(skips)}
-
+    given: dict[str, Any] = {"poison": tuple(poison.split()), "skips": bool(skips)}
     app = Application("poison", window="1 hour", checkpoint_windows=6)
     events = app.input("events")
-    totals = app.add("totals", Totals(**poison(tuples)), events=events)
-    sums = app.add("sums", Sums(**poison(frames), crash=bool(crash)), events=events)
-    again = app.add("again", Totals(**poison(after)), events=totals)
-    app.output("totals", totals, key=["key"])
-    app.output("sums", sums, key=["key"])
-    app.output("again", again, key=["key"])
+    if kind == "frames":
+        out = app.add("sums", Sums(**given, crashes=bool(crashes)), events=events)
+    else:
+        first = {**given, "cured_by": cured_by} if kind == "tuples" else {}
+        second = given if kind == "second" else {}
+        totals = app.add("totals", Totals(**first), events=events)
+        app.output("totals", totals, key=["key"])
+        out = app.add("again", Totals(**second), events=totals)
+    app.output("out", out, key=["key"])
     return app
