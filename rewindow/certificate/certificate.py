@@ -391,8 +391,9 @@ def _output(left: Snapshot, right: Snapshot, result: OutputResult) -> OutputCert
         by_side[window.only_in].append(window)
     classes = {difference.value: len(by_class[difference]) for difference in Difference}
     ranges = {}
-    for difference, found in by_class.items():
-        ranges[difference.value] = _ranges(found)
+    for difference in Difference:
+        if by_class[difference]:
+            ranges[difference.value] = _ranges(by_class[difference])
     if result.not_verifiable:
         parts = to_ranges(result.not_verifiable)
         ranges[NOT_VERIFIABLE] = [(part.first, part.last) for part in parts]

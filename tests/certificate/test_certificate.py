@@ -21,6 +21,7 @@ from rewindow.certificate.certificate import (
     DIFFERENT,
     EQUAL,
     EQUAL_WITHIN_TOLERANCE,
+    NOT_VERIFIABLE,
     Certificate,
     certificate_digest,
     certify,
@@ -471,3 +472,31 @@ def test_json_of_a_side_omits_absent_fields_and_reads_both_forms() -> None:
     start = StartDescription(source="published", window=None, digest="", lacking=[(1, 2)], stale=[])
     replay = side.model_copy(update={"start_state": start})
     assert replay.model_dump()["start_state"]["window"] is None
+
+
+def test_windows_of_an_operator_that_reads_outside_are_not_verifiable(config: Config) -> None:
+    # Rules: R88
+    simple(config, "a", 100, 119, outside=("ranks",))
+    StagedReplay(config, "b", 100, 119).group(
+        100, 119, rows_of(range(100, 120)) | {"ranks": rows_of(range(100, 120), 1)["ranks"]}
+    ).end()
+    certificate = certify(config, "a", "b")
+    assert (certificate.verdict, certificate.equal) == (NOT_VERIFIABLE, False)
+    assert output(certificate, "delays").classes["equal"] == 20
+    ranks = output(certificate, "ranks")
+    assert {name: count for name, count in ranks.classes.items() if count} == {"not verifiable": 20}
+    assert ranks.ranges == {"not verifiable": [(100, 119)]}
+    assert any("ranks_operator reads systems outside" in note for note in certificate.notes)
+    assert "c-not verifiable" in certificate_page(certificate)
+
+
+def test_lost_window_is_a_difference_although_the_output_is_not_verifiable(config: Config) -> None:
+    simple(config, "a", 100, 119, outside=("ranks",))
+    short = rows_of(range(100, 120))
+    StagedReplay(config, "b", 100, 119, outside=("ranks",)).group(100, 118, short).end()
+    certificate = certify(config, "a", "b")
+    assert certificate.verdict == DIFFERENT
+    assert output(certificate, "ranks").ranges == {
+        "lost": [(119, 119)],
+        "not verifiable": [(100, 118)],
+    }

@@ -16,6 +16,7 @@ from rewindow.application import MODES, Mode
 from rewindow.errors import CheckpointError, InputError, RangeError, TableError, ValidationFailed
 from rewindow.loading.catalog import load_application
 from rewindow.planning import create_replay, draft_plan, planner
+from rewindow.planning.containers import output_plan
 from rewindow.state import checkpoints as stored
 from rewindow.state.files import read_rows
 from rewindow.storage import Table, create_table
@@ -35,6 +36,19 @@ def test_plan_pins_inputs_and_names_guarantees_and_start_state(project: Project)
     assert [(entry.stream, entry.version) for entry in plan.inputs] == [("events", 1)]
     assert [output.stateful for output in plan.outputs] == [False, True]
     assert all(output.guarantee.startswith("exactly once") for output in plan.outputs)
+
+
+def test_outputs_downstream_of_an_operator_that_reads_outside_name_it(project: Project) -> None:
+    # Rules: R88
+    draft = draft_plan(project.config, request())
+    app = draft.loaded.app
+    assert not any(output.reads_outside for output in draft.plan.outputs)
+    type(app.nodes["totals"].operator).reads_outside = True
+    found = {name: output_plan(app, one, draft.plan) for name, one in app.outputs.items()}
+    assert found["totals"].reads_outside == ["totals"]
+    assert found["sums"].reads_outside == []
+    type(app.nodes["sums"].operator).reads_outside = True
+    assert output_plan(app, app.outputs["totals"], draft.plan).reads_outside == ["sums", "totals"]
 
 
 @pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])

@@ -78,6 +78,7 @@ class StagedReplay:
         linkable: its files can be published as they are; otherwise they do not show of which
             attempt their rows are.
         noted: its files have checksums; the log that has them may be lost.
+        outside: outputs whose operator reads systems outside.
     """
 
     config: Config
@@ -99,6 +100,7 @@ class StagedReplay:
     tolerance: float = 1e-9
     linkable: bool = True
     noted: bool = True
+    outside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.root = self.config.replay_root(self.replay_id)
@@ -127,6 +129,7 @@ class StagedReplay:
                 stateful=STATEFUL[name],
                 guarantee=guarantee(self.mode, stateful=STATEFUL[name], lost=5, unseen=5),
                 tolerance=self.tolerance,
+                reads_outside=[f"{name}_operator"] if name in self.outside else [],
             )
             for name, schema in OUTPUTS.items()
             if name in self.outputs

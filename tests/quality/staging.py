@@ -66,6 +66,7 @@ class StagedReplay:
     start: dict[str, Any] = field(default_factory=lambda: {"source": "none"})
     errors: bool = False
     suite_parameters: dict[str, Any] = field(default_factory=dict)
+    reads_outside: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.rows: list[dict[str, Any]] = [
@@ -128,6 +129,7 @@ class StagedReplay:
             "name": self.output,
             "operator": "made",
             "port": "out",
+            "reads_outside": self.reads_outside,
             "key": self.key,
             "suite": self.suite,
             "columns": columns,

@@ -429,3 +429,16 @@ def test_file_that_was_altered_after_its_commit_is_rejected(staged: StagedReplay
     pq.write_table(rows.set_column(place, "flights", flights), file)
     with pytest.raises(TableError, match=f'file "{file.name}" of staged output "made" is damaged'):
         check(staged.config, staged.replay_id)
+
+
+def test_gate_marks_windows_that_are_not_verifiable(staged: StagedReplay) -> None:
+    # Rules: R88
+    staged.reads_outside = ["rates"]
+    staged.write()
+    listed: list[str] = []
+    [verdict] = judge(staged.config, staged.plan, Lines(listed.append)).outputs
+    words = "windows are not verifiable: rates reads outside systems"
+    assert verdict.verdict == "passed"
+    assert set(verdict.table["not_verifiable"].to_pylist()) == {1}
+    assert verdict.to_dict()["not_verifiable"] == words
+    assert any(words in line for line in listed)
