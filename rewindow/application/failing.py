@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rewindow.application.error_tuples import COLUMNS, FAILED
 from rewindow.application.graph import Application
-from rewindow.application.node import Node, PortHandle
+from rewindow.application.node import PortHandle
 from rewindow.names import BOOKKEEPING
 from rewindow.sequences import excluding, matching_names
 
@@ -34,25 +34,14 @@ def failing_tables(
     """
     tables = {}
     for name, node in app.nodes.items():
-        for port in node.feeds if name in operators else ():
-            columns = _columns(app, node, port, recorded)
+        for port, end in node.feeds.items() if name in operators else ():
+            columns = node.input_ports()[port].schema
+            if columns is None and end.operator is None:
+                columns = recorded[end.port]
+            elif columns is None:
+                source = (app.whole or app).port(end)
+                columns = source.schema if source else None
+            assert columns is not None, "checked at launch"
             names = excluding(columns.names, matching_names(columns.names, _TAKEN))
-            tables[failed_handle(name, port)] = pa.schema([columns.field(one) for one in names])
+            tables[failed_handle(name, port)] = pa.schema(map(columns.field, names))
     return tables
-
-
-def _columns(
-    app: Application,
-    node: Node,
-    port: str,
-    recorded: Mapping[str, pa.Schema],
-) -> pa.Schema:
-    declared = node.input_ports()[port].schema
-    if declared is not None:
-        return declared
-    end = node.feeds[port]
-    if end.operator is None:
-        return recorded[end.port]
-    source = (app.whole or app).port(end)
-    assert source is not None and source.schema is not None, "checked at launch"
-    return source.schema

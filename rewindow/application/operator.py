@@ -231,8 +231,8 @@ class FrameOperator(BaseModel):
     ports and state must not depend on them.
 
     With `reads_outside = True` it reads systems outside of Rewindow, such as a web service. Its
-    windows, and those of all operators downstream, are not verifiable: gate and certificate say so
-    (R88).
+    windows, and those of all operators downstream, are not verifiable: gate and certificate mark
+    them (R88).
     """
 
     model_config = ConfigDict(

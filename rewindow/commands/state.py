@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +19,7 @@ from rewindow.storage.python_rows import python_rows
 
 DAMAGED_CODE = 1
 """Exit code of `--verify` if a checkpoint is damaged."""
+_COLUMNS = ("operator", "rows", "bytes", "digest", "code_version", "configuration_digest")
 
 
 def command(
@@ -102,37 +104,29 @@ def _verify(replay_id: str, *, as_json: bool) -> None:
     """Prints the checkpoints of each container. Ends with DAMAGED_CODE if one is damaged."""
     found = verify_checkpoints(load_project(), replay_id)
     if as_json:
-        replays = [one.to_dict() for one in found]
-        print_json({"replay": replay_id, "containers": replays})
-    else:
-        for one in found:
-            _show_checkpoints(one)
+        print_json({"replay": replay_id, "containers": list(map(asdict, found))})
+    for one in found if not as_json else ():
+        _show_checkpoints(one)
     if any(one.is_damaged for one in found):
         raise typer.Exit(DAMAGED_CODE)
 
 
 def _show_checkpoints(found: VerifiedReplay) -> None:
-    out.print(f"[bold]{escape(found.replay)}[/bold], {found.mode.words}")
+    out.print(f"[bold]{escape(found.replay)}[/bold], {found.mode}")
     rows: list[tuple[object, ...]] = []
     for one in found.checkpoints:
-        place = (str(one.window), one.attempt)
-        for state in one.states:
-            versions = f"{state.state_version}, {state.code_version}, {state.configuration_digest}"
-            size = f"{state.bytes:,}"
-            word = "damaged" if state.damage else "whole"
-            rows.append((*place, state.operator, state.rows, size, state.digest, versions, word))
-        if not one.states:
-            rows.append((*place, "", "", "", "", "", "damaged" if one.damage else "no state"))
-    columns = ("window", "attempt", "operator", "rows", "bytes", "digest", "versions", "")
-    print_rows("", columns, rows)
+        word = "damaged" if one.damage else "whole"
+        for state in one.states or [{}]:
+            rows.append((str(one.window), one.attempt, word, *map(state.get, _COLUMNS)))
+    print_rows("", ("window", "attempt", "", *_COLUMNS), rows)
     for one in found.checkpoints:
         if one.damage:
-            out.print(escape(f"window {one.window} is damaged: {one.damage}; {one.cost}"))
+            out.print(escape(f"window {one.window}: {one.damage}; {one.cost}"))
     if found.restored is None:
         out.print(escape(f"a resume cannot restore a checkpoint: {found.why}"))
-        return
-    out.print(escape(f"a resume restores that of window {found.restored}: {found.why}"))
-    out.print(escape(found.recovery))
+    else:
+        out.print(escape(f"a resume restores that of window {found.restored}: {found.why}"))
+        out.print(escape(found.recovery))
 
 
 def _as_dict(one: OperatorStateRows) -> dict[str, Any]:

@@ -1,61 +1,56 @@
 """Failing tuples: finds the tuples at which operators fail, and computes their commit group without
 them (R93).
 
-The failing tuples are decided before anything of the group is committed, and their tables are
-committed with the group by the same protocol as its outputs. Each is identified by its window and
-its recorded offset, or by its columns and its number among equal tuples, which are the same in
-every attempt. An attempt that computes a window again leaves out from the start what an earlier
-attempt has put into these tables, and finds the others again in the same order.
+The failing tuples of a group are decided before anything of it is committed, and their tables are
+committed with it by the same protocol as its outputs. A tuple is identified by its window and its
+recorded offset, or by a hash of its columns where another operator has emitted it; both are the
+same in every attempt. An attempt that computes a window again leaves out from the start what an
+earlier attempt has put into these tables, and finds the others again in the same order.
 
 A tuple operator reports the tuples at which `process` fails. Of any other failure the tuple is
-unknown: then the group is computed with fewer and fewer of the container's input tuples, until the
-first one is found without which the rest before it can be computed.
+unknown: then the group is computed with a part of the container's input tuples, until the first one
+is found without which those before it can be computed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import groupby
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import Window as SparkWindow
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from rewindow.application import Node, OperatorContext, PortHandle
+from rewindow.application import Node, PortHandle
 from rewindow.application.error_tuples import DETAIL, FAILED, POSITION, RAISED, REASON
 from rewindow.application.failing import failed_handle
 from rewindow.engine.computation import GroupResult, PlannedAttempt
-from rewindow.engine.group_cache import staged_columns, window_starts
 from rewindow.engine.operator_errors import OperatorFailed
 from rewindow.errors import RewindowError
 from rewindow.facts.group_facts import check_error_counts
 from rewindow.facts.window_facts import WindowFacts
-from rewindow.location import Location
-from rewindow.names import quoted_column, whole_replay
+from rewindow.names import quoted_column
 from rewindow.spark.frames import to_frame
 from rewindow.spark.transient_errors import has_lost_worker
 from rewindow.storage import Table, query
-from rewindow.tuple_engine.failing import FailingTuple, TuplesFailed, error_text
-from rewindow.tuple_engine.frames import EMITTED, columns_hash, order_columns
-from rewindow.tuple_engine.tagged_rows import HASH, ORDER
+from rewindow.tuple_engine.failing import TUPLE_KEY, TuplesFailed, error_text
+from rewindow.tuple_engine.frames import EMITTED, tuple_key
 from rewindow.windows import WindowRange
 
 JOBS_MAX = 40
 """How often a group is computed to find the failing tuples of one window."""
 _WINDOW = "window_id"
 _OFFSET = "offset"
-_ROW_HASH = "_rw_row_hash"
-_NUMBER = "_rw_number"
-_IDENTITY = [_WINDOW, _ROW_HASH, _NUMBER]
-_WANTED = {_WINDOW: "_rw_at", ORDER: "_rw_at_order", HASH: "_rw_at_hash"}
-_CRASHED = "the Python worker crashed"
+_IDENTITY = [_WINDOW, TUPLE_KEY]
 Compute = Callable[[Iterable[str]], GroupResult]
+Parts = Mapping[PortHandle, pa.Table]
+Found = Sequence[Any]
+"""Window, key and detail of a failing tuple."""
+NO_PARTS: Parts = MappingProxyType({})
 
 
 class FailingTuples:
@@ -63,7 +58,7 @@ class FailingTuples:
 
     Args:
         planned: the replay, its application and tables, and the attempt's epoch.
-        say: called with lines for people.
+        report: called with lines for people.
         hint: what to do where the search ends without a result.
     """
 
@@ -71,20 +66,20 @@ class FailingTuples:
         self,
         spark: SparkSession,
         planned: PlannedAttempt,
-        say: Callable[[str], None],
+        report: Callable[[str], None],
         hint: str,
     ) -> None:
         self._spark = spark
         self._planned = planned
         self._tables = planned.app.failing
-        self._say = say
+        self._report = report
         self._hint = hint
-        self._earlier: dict[PortHandle, pa.Table] = {}
+        self._committed: dict[PortHandle, pa.Table] = {}
         self._known: dict[PortHandle, pa.Table] = {}
         self._read: dict[PortHandle, DataFrame] = {}
         self._sources: dict[PortHandle, DataFrame] = {}
         self._until: int | None = None
-        self._rows: Mapping[PortHandle, pa.Table] = {}
+        self._shown = NO_PARTS
         self._at: int | None = None
         self._jobs = 0
 
@@ -94,11 +89,12 @@ class FailingTuples:
         Raises:
             RewindowError: the operator fails without a tuple to blame, or too many tuples fail.
         """
+        inside = (pc.field(_WINDOW) >= windows.first) & (pc.field(_WINDOW) <= windows.last)
         for handle in self._tables:
-            rows = self._committed(handle)
-            inside = (pc.field(_WINDOW) >= windows.first) & (pc.field(_WINDOW) <= windows.last)
-            self._known[handle] = rows.filter(inside)
-        passed = windows.first - 2
+            if handle not in self._committed:
+                self._committed[handle] = self._in_table(handle)
+            self._known[handle] = self._committed[handle].filter(inside)
+        passed = None
         has_crashed = False
         while True:
             try:
@@ -112,6 +108,15 @@ class FailingTuples:
                     continue
                 passed = self._search(windows, run, passed, error)
 
+    def rows(self, handle: PortHandle) -> DataFrame | None:
+        """Returns the failing tuples of a port in the group, as an operator emits error tuples;
+        None without any.
+        """
+        known = self._known[handle]
+        if not known.num_rows:
+            return None
+        return to_frame(self._spark, known).withColumn(REASON, F.lit(RAISED))
+
     def without(self, node: Node, port: str, frame: DataFrame) -> DataFrame:
         """Returns the tuples of an input port without those that fail."""
         handle = failed_handle(node.name, port)
@@ -120,7 +125,9 @@ class FailingTuples:
         self._read[handle] = frame
         if not self._known[handle].num_rows:
             return frame
-        return self._left(handle, frame).select(*map(quoted_column, frame.columns))
+        keys = self._known[handle].select(_IDENTITY)
+        left = self._joined(handle, frame, keys, "left_anti")
+        return left.select(*map(quoted_column, frame.columns))
 
     def shown(self, source: PortHandle, frame: DataFrame) -> DataFrame:
         """Returns the tuples of an input of the container; during a search those that are tried."""
@@ -128,37 +135,8 @@ class FailingTuples:
         if self._until is None:
             return frame
         before = frame.where(F.col(_WINDOW) <= self._until)
-        rows = self._rows.get(source)
+        rows = self._shown.get(source)
         return before if rows is None else before.unionByName(to_frame(self._spark, rows))
-
-    def write(self, handle: PortHandle, folder: Location, context: OperatorContext) -> Location:
-        """Writes a table of failing tuples of the group into a folder, and returns the folder."""
-        app = self._planned.app
-        rows = self._known[handle].sort_by([(_WINDOW, "ascending"), (POSITION, "ascending")])
-        schema = staged_columns(app.columns(app.errors()[str(handle)]))
-        same = {
-            "attempt": self._planned.epoch,
-            "_rw_replay": whole_replay(self._planned.plan.replay_id),
-            "_rw_attempt": self._planned.epoch,
-            REASON: RAISED,
-        }
-        columns = []
-        for field in schema:
-            if field.name in rows.column_names:
-                column = rows[field.name]
-            elif field.name in same:
-                column = pa.repeat(pa.scalar(same[field.name], field.type), rows.num_rows)
-            elif field.name == "arrived_at":
-                column = window_starts(rows[_WINDOW], context.grid)
-            elif field.name == _OFFSET:
-                column = pa.array(range(rows.num_rows), field.type)
-            else:
-                column = rows[_WINDOW]
-            columns.append(column.cast(field.type))
-        folder.delete_tree()
-        folder.make_folder()
-        pq.write_table(pa.table(columns, schema=schema), (folder / "part-failed.parquet").uri)
-        return folder
 
     def _run(self, run: Compute, staged: Iterable[str]) -> GroupResult:
         """Computes the group, or a part of it, without the tuples that operators report."""
@@ -166,8 +144,13 @@ class FailingTuples:
             try:
                 return run(staged)
             except TuplesFailed as failed:
-                self._spend(min(failed.tuples, key=attrgetter("window")).window, failed)
-                self._add_reported(failed)
+                found: dict[str, list[Found]] = {}
+                for port, *identified in sorted(failed.tuples):
+                    found.setdefault(port, []).append(identified)
+                self._spend(min(map(attrgetter("window"), failed.tuples)), failed)
+                for port, tuples in found.items():
+                    handle = failed_handle(failed.operator, port)
+                    self._add(handle, self._read[handle], tuples)
 
     def _spend(self, window: int, error: Exception) -> None:
         """Counts one more computation of the group.
@@ -175,200 +158,175 @@ class FailingTuples:
         Raises:
             RewindowError: there were too many for one window.
         """
-        if window != self._at:
-            self._at = window
-            self._jobs = 0
-        self._jobs += 1
+        self._jobs = self._jobs + 1 if window == self._at else 1
+        self._at = window
         if self._jobs > JOBS_MAX:
-            detail = f"The group was computed {JOBS_MAX} times without the tuples of window "
-            detail += f"{window} that fail. Nothing of it was committed."
+            detail = f"The tuples of window {window} at which it fails were not all found: the "
+            detail += f"group was computed {JOBS_MAX} times. Nothing of it was committed."
             raise RewindowError(str(error).partition("\n")[0], detail=detail, hint=self._hint)
 
-    def _search(self, windows: WindowRange, run: Compute, passed: int, error: Exception) -> int:
+    def _search(
+        self,
+        windows: WindowRange,
+        run: Compute,
+        passed: int | None,
+        error: Exception,
+    ) -> int:
         """Finds the first input tuple of the container with which the group cannot be computed.
 
         Args:
-            passed: a window up to which the group can be computed, or one before the group.
+            passed: a window up to which the group can be computed, None if none is known.
 
         Returns:
             The window before that of the tuple.
         """
-        last = error
-
-        def passes(until: int, rows: Mapping[PortHandle, pa.Table], window: int) -> bool:
-            nonlocal last
-            self._spend(window, last)
-            self._until = until
-            self._rows = rows
-            try:
-                self._run(run, ())
-            except Exception as failure:
-                if not _is_failure(failure):
-                    raise
-                last = failure
-                return False
-            finally:
-                self._until = None
-                self._rows = {}
-            return True
-
-        low = max(passed, windows.first - 1)
+        low = windows.first - 1 if passed is None else passed
         high = windows.last
-        if passed < low and not passes(low, {}, high):
+        if passed is None and self._failure(run, error, high, low):
             raise error
         while high - low > 1:
             middle = (low + high) // 2
-            if passes(middle, {}, windows.last):
+            failure = self._failure(run, error, windows.last, middle)
+            if failure is None:
                 low = middle
             else:
                 high = middle
+                error = failure
         parts = self._rows_of(high)
         begin = 0
         end = sum(rows.num_rows for rows in parts.values())
-        if not end:
-            raise error
         while end - begin > 1:
             middle = (begin + end) // 2
-            if passes(high - 1, _first_rows(parts, middle), high):
+            failure = self._failure(run, error, high, high - 1, _first_rows(parts, middle))
+            if failure is None:
                 begin = middle
             else:
                 end = middle
-        self._add_found(_first_rows(parts, end), last)
+                error = failure
+        if not end or not self._add_last(_first_rows(parts, end), error):
+            raise error
         return high - 1
+
+    def _failure(
+        self,
+        run: Compute,
+        error: Exception,
+        window: int,
+        until: int,
+        shown: Parts = NO_PARTS,
+    ) -> Exception | None:
+        """Computes the group with its input tuples up to a window, and some others; returns how an
+        operator fails.
+
+        Args:
+            error: how it failed before.
+            window: the window that is searched.
+        """
+        self._spend(window, error)
+        self._until = until
+        self._shown = shown
+        try:
+            self._run(run, ())
+        except Exception as failure:
+            if not _is_failure(failure):
+                raise
+            return failure
+        finally:
+            self._until = None
+            self._shown = NO_PARTS
+        return None
 
     def _rows_of(self, window: int) -> dict[PortHandle, pa.Table]:
         """Returns the input tuples of a window by source, in an order that is always the same."""
         parts = {}
         for source in sorted(self._sources, key=str):
             frame = self._sources[source]
-            rows = frame.where(F.col(_WINDOW) == window)
-            by = EMITTED if EMITTED in frame.columns else _OFFSET
-            if by not in frame.columns:
-                by = _ROW_HASH
-                rows = rows.withColumn(by, columns_hash(to_arrow_schema(frame.schema)))
+            by = EMITTED if EMITTED in frame.columns else TUPLE_KEY
+            key = tuple_key(frame, to_arrow_schema(frame.schema), has_offset=not source.operator)
+            rows = frame.where(F.col(_WINDOW) == window).withColumn(TUPLE_KEY, key)
             parts[source] = rows.toArrow().sort_by(by).select(frame.columns)
         return parts
 
-    def _add_found(self, parts: Mapping[PortHandle, pa.Table], error: Exception) -> None:
-        """Adds the last one of some input tuples, for every port that reads it."""
+    def _add_last(self, parts: Parts, error: Exception) -> bool:
+        """Adds the last one of some input tuples, for every port that reads it; returns whether it
+        was not known yet.
+        """
         source, rows = list(parts.items())[-1]
-        frame = to_frame(self._spark, rows)
-        tuple_ = rows.slice(rows.num_rows - 1)
-        detail = error.reason if isinstance(error, OperatorFailed) else _CRASHED
+        last = to_frame(self._spark, rows.slice(rows.num_rows - 1))
+        crash = "the Python worker crashed"
+        detail = error_text(error.reason if isinstance(error, OperatorFailed) else crash)
+        is_new = False
         for handle in self._tables:
             node, port = self._reader(handle)
-            if node.feeds[port] != source:
-                continue
-            number = tuple_[_OFFSET][0].as_py() if self._has_offset(handle, frame) else None
-            if number is None:
-                row_hash = columns_hash(self._tables[handle])
-                [wanted] = to_frame(self._spark, tuple_).select(row_hash).collect()
-                number = frame.where(row_hash == wanted[0]).count()
-            found = tuple_.append_column(_NUMBER, pa.array([number]))
-            self._add(handle, found.append_column(DETAIL, pa.array([error_text(detail)])))
+            if node.feeds[port] == source:
+                [row] = last.select(_WINDOW, self._key(handle, last)).collect()
+                is_new |= self._add(handle, self._sources[source], [[*row, detail]])
+        return is_new
 
-    def _add_reported(self, failed: TuplesFailed) -> None:
-        """Adds the tuples that the tasks of a tuple operator have reported."""
-        by_port = attrgetter("port")
-        for port, tuples in groupby(sorted(failed.tuples, key=by_port), by_port):
-            handle = failed_handle(failed.operator, port)
-            self._add(handle, self._located(handle, list(tuples)))
-
-    def _located(self, handle: PortHandle, tuples: list[FailingTuple]) -> pa.Table:
-        """Returns reported tuples with their columns and numbers."""
-        node, port = self._reader(handle)
-        schema = node.input_ports()[port].schema
-        assert schema is not None, "a tuple operator declares the columns of its ports"
-        windows = sorted({one.window for one in tuples})
-        frame = self._read[handle].where(F.col(_WINDOW).isin(windows))
-        order = order_columns(frame, schema, has_offset=self._has_offset(handle, frame))
-        rows = self._left(handle, frame).select("*", *order)
-        if HASH not in rows.columns:
-            rows = rows.withColumn(HASH, F.lit(None).cast("bigint"))
-        wanted = pa.table(
-            {
-                _WANTED[_WINDOW]: [one.window for one in tuples],
-                _WANTED[ORDER]: [one.order for one in tuples],
-                _WANTED[HASH]: pa.array([one.row_hash for one in tuples], pa.int64()),
-                DETAIL: [one.detail for one in tuples],
-            }
-        )
-        same = F.lit(True)
-        for name, of_wanted in _WANTED.items():
-            same &= F.col(name).eqNullSafe(F.col(of_wanted))
-        found = rows.join(F.broadcast(to_frame(self._spark, wanted)), same)
-        found = found.toArrow().sort_by([(_WINDOW, "ascending"), (_NUMBER, "ascending")])
-        # Equal tuples without an order are one to the task: any of them may be left out.
-        return _distinct(found, [_WINDOW, ORDER, HASH])
-
-    def _add(self, handle: PortHandle, rows: pa.Table) -> None:
-        """Adds failing tuples of a port, with their number and detail.
+    def _add(
+        self,
+        handle: PortHandle,
+        frame: DataFrame,
+        found: Iterable[Found],
+    ) -> bool:
+        """Adds failing tuples of a port, which are in a frame; returns whether one was not known.
 
         Raises:
             InputError: a window has more of them than are allowed.
         """
+        columns = map(pa.array, zip(*found, strict=True))
+        wanted = pa.table(list(columns), names=[*_IDENTITY, DETAIL])
         node, port = self._reader(handle)
-        kind = "offset" if self._has_offset(handle, self._read[handle]) else "occurrence"
-        positions = []
-        for number in rows[_NUMBER].to_pylist():
-            positions.append(f"{node.feeds[port]}, {kind} {number}")
-        rows = rows.append_column(POSITION, pa.array(positions, pa.string()))
+        left = self.without(node, port, frame)
+        rows = self._joined(handle, left, wanted, "inner").toArrow()
+        if not rows.num_rows:
+            return False
+        kind = "offset" if self._has_offset(handle, left) else "hash"
+        source = f"{node.feeds[port]}, {kind} "
+        position = pc.binary_join_element_wise(source, pc.cast(rows[TUPLE_KEY], pa.string()), "")
+        rows = rows.append_column(POSITION, position)
         known = self._known[handle]
-        added = _distinct(
-            pa.concat_tables([known, rows.select(known.column_names).cast(known.schema)]),
-            [_WINDOW, POSITION],
+        known = pa.concat_tables([known, rows.select(known.column_names).cast(known.schema)])
+        self._known[handle] = known
+        counts = known.group_by(_WINDOW).aggregate([([], "count_all")])
+        counted = WindowFacts.of(counts.rename_columns([_WINDOW, "tuples"]))
+        check_error_counts(self._planned.plan, {str(handle): counted})
+        self._report(
+            f'operator "{node.name}" fails at {rows.num_rows:,} tuples, such as that of window '
+            f"{rows[_WINDOW][0]}, {rows[POSITION][0]} ({rows[DETAIL][0]}): they go to {handle}"
         )
-        assert added.num_rows > known.num_rows, "a failing tuple is left out already"
-        self._known[handle] = added
-        counts = added.group_by(_WINDOW).aggregate([([], "count_all")])
-        check_error_counts(
-            self._planned.plan,
-            {str(handle): WindowFacts.of(counts.rename_columns([_WINDOW, "tuples"]))},
-        )
-        first = rows.slice(0, 1).to_pylist()[0]
-        self._say(
-            f'operator "{node.name}" fails at {rows.num_rows:,} tuples, such as {first[POSITION]} '
-            f"of window {first[_WINDOW]} ({first[DETAIL]}): they go to {handle}"
-        )
+        return True
 
-    def _committed(self, handle: PortHandle) -> pa.Table:
-        """Returns the failing tuples of a port that earlier attempts have committed."""
-        if handle not in self._earlier:
-            own = [(_WINDOW, pa.int64()), (POSITION, pa.string()), (DETAIL, pa.string())]
-            schema = pa.schema([*own, *self._tables[handle]])
-            table = Table.open(self._planned.root / str(handle))
-            rows = schema.empty_table()
-            if any(file.rows for file in table.files()):
-                found = query("select * from t", t=table).select(schema.names).cast(schema)
-                rows = _distinct(found, [_WINDOW, POSITION])
-            self._earlier[handle] = rows
-        return self._earlier[handle]
+    def _in_table(self, handle: PortHandle) -> pa.Table:
+        """Returns the failing tuples of a port that earlier attempts have committed, each once."""
+        own = [(_WINDOW, pa.int64()), (POSITION, pa.string()), (DETAIL, pa.string())]
+        schema = pa.schema([*own, *self._tables[handle], (TUPLE_KEY, pa.int64())])
+        table = Table.open(self._planned.root / str(handle))
+        if not any(file.rows for file in table.files()):
+            return schema.empty_table()
+        # Attempts that have computed a window again have put the same tuples into it.
+        newest = "select *, max(attempt) over (partition by window_id) as newest from t"
+        rows = query(f"select * from ({newest}) where attempt = newest", t=table)
+        keys = [int(text.rpartition(" ")[2]) for text in rows[POSITION].to_pylist()]
+        return rows.append_column(TUPLE_KEY, pa.array(keys)).select(schema.names).cast(schema)
 
-    def _left(self, handle: PortHandle, frame: DataFrame) -> DataFrame:
-        """Returns the tuples of a port that are not known to fail, with their identity."""
-        columns = self._tables[handle]
-        has_offset = self._has_offset(handle, frame)
-        row_hash = F.lit(0).cast("bigint") if has_offset else columns_hash(columns)
-        known = self._known[handle]
-        numbers = []
-        for position in known[POSITION].to_pylist():
-            numbers.append(int(position.rpartition(" ")[2]))
-        failing = to_frame(
-            self._spark, known.append_column(_NUMBER, pa.array(numbers, pa.int64()))
-        ).withColumn(_ROW_HASH, row_hash)
-        number = F.col(_OFFSET).cast("bigint")
-        if not has_offset:
-            order = F.col(EMITTED) if EMITTED in frame.columns else F.lit(0)
-            number = (
-                F.row_number()
-                .over(SparkWindow.partitionBy(_WINDOW, _ROW_HASH).orderBy(order))
-                .cast("bigint")
-            )
-        rows = frame.withColumn(_ROW_HASH, row_hash).withColumn(_NUMBER, number)
-        return rows.join(F.broadcast(failing.select(*_IDENTITY)), _IDENTITY, "left_anti")
+    def _joined(
+        self,
+        handle: PortHandle,
+        frame: DataFrame,
+        keys: pa.Table,
+        how: str,
+    ) -> DataFrame:
+        """Returns the tuples of a port, with their key, joined with some keys."""
+        rows = frame.withColumn(TUPLE_KEY, self._key(handle, frame))
+        return rows.join(F.broadcast(to_frame(self._spark, keys)), _IDENTITY, how)
+
+    def _key(self, handle: PortHandle, frame: DataFrame) -> Column:
+        node, port = self._reader(handle)
+        schema = node.input_ports()[port].schema or self._tables[handle]
+        return tuple_key(frame, schema, has_offset=self._has_offset(handle, frame))
 
     def _has_offset(self, handle: PortHandle, frame: DataFrame) -> bool:
-        """Returns whether the offset names a tuple of a port in every attempt."""
         node, port = self._reader(handle)
         return port not in node.unordered and _OFFSET in frame.columns
 
@@ -382,7 +340,7 @@ def _is_failure(error: Exception) -> bool:
     return isinstance(error, OperatorFailed) or has_lost_worker(error)
 
 
-def _first_rows(parts: Mapping[PortHandle, pa.Table], count: int) -> dict[PortHandle, pa.Table]:
+def _first_rows(parts: Parts, count: int) -> dict[PortHandle, pa.Table]:
     """Returns the first tuples of several sources, taken one source after the other."""
     first = {}
     for source, rows in parts.items():
@@ -390,11 +348,3 @@ def _first_rows(parts: Mapping[PortHandle, pa.Table], count: int) -> dict[PortHa
             first[source] = rows.slice(0, count)
         count -= rows.num_rows
     return first
-
-
-def _distinct(rows: pa.Table, names: list[str]) -> pa.Table:
-    """Returns the rows without those that equal an earlier one in some columns."""
-    seen: dict[tuple[Any, ...], int] = {}
-    for place, values in enumerate(zip(*(rows[name].to_pylist() for name in names), strict=True)):
-        seen.setdefault(values, place)
-    return rows.take(pa.array(list(seen.values()), pa.int64()))

@@ -103,7 +103,7 @@ class GroupRunner:
         self._is_small = False
         self._units = app.units()
         self._order = app.order()
-        self._failing = FailingTuples(spark, planned, say=say, hint=next_steps)
+        self._failing = FailingTuples(spark, planned, report=say, hint=next_steps)
         self._cycles = Cycles(app, self._failing.without)
         self._asked = asked
         self._say = say
@@ -153,13 +153,18 @@ class GroupRunner:
         result: GroupResult,
     ) -> None:
         """Writes the tables of failing tuples, as parts of the group (R93)."""
+        replay_id = whole_replay(self._root.name)
         written = {}
-        for handle in self._app.failing:
+        for handle, columns in self._app.failing.items():
             name = str(handle)
-            result.folders[name] = self._failing.write(
-                handle, self._folder(name, mark, staged), context
-            )
-            written[name] = self.read_back(name, result.folders[name])
+            folder = result.folders[name] = self._folder(name, mark, staged)
+            rows = self._failing.rows(handle)
+            if rows is None:
+                folder.make_folder()
+            else:
+                errors = as_errors(rows, columns, name, replay_id, self._epoch)
+                self._write(errors, name, mark, staged, context.grid)
+            written[name] = self.read_back(name, folder)
         result.digests |= self.digest(written, context.windows)
 
     def _compute(

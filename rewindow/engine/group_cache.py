@@ -27,7 +27,7 @@ from rewindow.location import Location, location
 from rewindow.spark.frames import read_files, rows_in_file, spark_schema, write_files
 from rewindow.spark.shared_folder import lost_rows
 from rewindow.storage.new_files import ROW_GROUP
-from rewindow.tuple_engine.failing import TuplesFailed, reported
+from rewindow.tuple_engine.failing import check_failing
 from rewindow.tuple_engine.frames import EMITTED, FOREIGN_OFFSET
 from rewindow.tuple_engine.tagged_rows import IS_FOREIGN
 from rewindow.windows import Grid
@@ -140,10 +140,9 @@ class GroupCache:
         folder.delete_tree()
         tasks = folder / "tasks"
         tasks.make_folder()
-        columns = {part: staged_columns(schema) for part, schema in schemas.items()}
+        columns = {part: _staged(schema) for part, schema in schemas.items()}
         named = make(_TaskFiles(tasks.uri, columns, self._epoch, grid=grid)).toArrow().to_pylist()
-        if failing := reported(named):
-            raise TuplesFailed(operator, failing)
+        check_failing(operator, named)
         _check_files(tasks, named)
         found = {}
         for place, (part, schema) in enumerate(schemas.items()):
@@ -193,7 +192,7 @@ def take_over(folder: Location, target: Location) -> Location:
     return target
 
 
-def staged_columns(events: pa.Schema) -> pa.Schema:
+def _staged(events: pa.Schema) -> pa.Schema:
     """Returns the columns of a staged output, as Spark would write them."""
     own = {
         "window_id": pa.int64(),
@@ -275,7 +274,7 @@ class _PartFile:
         own = {
             "attempt": lambda: pa.repeat(pa.scalar(self._files.attempt, pa.int64()), count),
             "offset": lambda: self._offsets(rows),
-            "arrived_at": lambda: window_starts(rows["window_id"], grid),
+            "arrived_at": lambda: _starts(rows["window_id"], grid),
         }
         columns = [rows[name] if name in given else own[name]() for name in self._schema.names]
         self._row += count
@@ -302,7 +301,6 @@ class _PartFile:
         self._rows = self._bytes = 0
 
 
-def window_starts(windows: pa.ChunkedArray, grid: Grid) -> pa.Array:
-    """Returns the arrival time of tuples that have none: the start of their windows."""
+def _starts(windows: pa.ChunkedArray, grid: Grid) -> pa.Array:
     ids = windows.to_numpy()
     return pa.array(ids * grid.width_us + grid.origin_us).cast(pa.timestamp("us", "UTC"))

@@ -54,7 +54,11 @@ class GroupCommit:
         self._engine = engine
         self._epoch = epoch
         self._stop = stop
-        self._staged = app.staged()
+        # The failing tuples are committed first. An attempt that computes the group again must then
+        # leave them out, whatever else of it was committed.
+        staged = app.staged()
+        names = list(map(str, app.failing))
+        self._staged = dict(zip(names, map(staged.__getitem__, names), strict=True)) | staged
         self._missing = plan.missing_upstream()
         self._checkpoints = takeover.checkpoints
         self._tables = takeover.tables

@@ -164,16 +164,19 @@ def _difference(
     changes = []
     for one in (plan, theirs):
         changes.append([change for change in one.changes if change.operator in container.operators])
-    if changes[0] != changes[1]:
-        return "properties of its operators were changed while it ran"
-    if theirs.tuple_order != plan.tuple_order:
-        return "it was computed with another order of tuples"
-    if theirs.parameters != plan.parameters:
-        return "the parameters of the application have changed"
     part = app.part(container.operators)
     operators = set(container.operators)
-    if plan.quarantining & operators != theirs.quarantining & operators:
-        return "setting replay.quarantine_failing has changed"
+    reasons = {
+        "properties of its operators were changed while it ran": changes[0] != changes[1],
+        "it was computed with another order of tuples": theirs.tuple_order != plan.tuple_order,
+        "the parameters of the application have changed": theirs.parameters != plan.parameters,
+        "setting replay.quarantine_failing has changed": (
+            plan.quarantining & operators != theirs.quarantining & operators
+        ),
+    }
+    for reason, is_other in reasons.items():
+        if is_other:
+            return reason
     inputs_before = {entry.stream: entry for entry in theirs.inputs}
     for entry in plan.inputs:
         if entry.stream not in part.streams:

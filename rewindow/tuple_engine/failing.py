@@ -10,29 +10,21 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from rewindow.application import WRITTEN
-from rewindow.tuple_engine.tagged_rows import HASH, ORDER
 
-FAILED = "+failed"
-"""Part of the rows of `WRITTEN` that report a failing tuple; no port has this name."""
-REPORTED_MAX = 1000
-"""Failing tuples that a task reports at once; a later run finds the others."""
+TUPLE_KEY = "_rw_tuple_key"
+"""The column that identifies a tuple of a port within its window, see `frames.tuple_key`."""
+_PART = "+failing"
+"""Part of the rows of `WRITTEN` that report failing tuples; no port has this name."""
 _DETAIL_LENGTH_MAX = 300
 _ADDRESS = re.compile("0x[0-9a-f]{6,}")
 
 
 class FailingTuple(NamedTuple):
-    """Where a failing tuple is.
-
-    Attributes:
-        order: its place in the order of its port; 0 for all tuples of a port without an order.
-        row_hash: hash of its columns where the order does not identify it.
-        detail: the error.
-    """
+    """A failing tuple of an input port; `detail` is the error."""
 
     port: str
     window: int
-    order: int
-    row_hash: int | None
+    key: int
     detail: str
 
 
@@ -45,62 +37,29 @@ class TuplesFailed(Exception):
         self.tuples = tuples
 
 
-class FailingLog:
-    """The failing tuples of one task.
+def failing_rows(tuples: Iterable[FailingTuple]) -> Iterator[pa.RecordBatch]:
+    """Yields tuples as rows of `WRITTEN`."""
+    for one in tuples:
+        row = {"part": _PART, "file": json.dumps(one)}
+        yield pa.RecordBatch.from_pylist([row], schema=WRITTEN)
 
-    Attributes:
-        is_full: whether no further tuple is called.
+
+def check_failing(operator: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Raises the failing tuples that are among rows of `WRITTEN`.
+
+    Raises:
+        TuplesFailed: there are some.
     """
-
-    def __init__(self) -> None:
-        self.is_full = False
-        self._tuples: list[FailingTuple] = []
-        self._keys: set[Any] = set()
-
-    def __bool__(self) -> bool:
-        return bool(self._tuples)
-
-    def has(self, key: Any) -> bool:
-        """Returns whether a tuple of a key has failed."""
-        return key in self._keys
-
-    def add(
-        self,
-        port: str,
-        window: int,
-        tagged: pa.RecordBatch,
-        key: Any,
-        error: Exception,
-    ) -> None:
-        """Adds a tuple, given as a tagged row with its order."""
-        order = tagged[ORDER][0].as_py()
-        row_hash = tagged[HASH][0].as_py() if HASH in tagged.schema.names else None
-        self._tuples.append(FailingTuple(port, window, order, row_hash, error_text(error)))
-        self._keys.add(key)
-        self.is_full = len(self._tuples) >= REPORTED_MAX
-
-    def rows(self) -> Iterator[pa.RecordBatch]:
-        """Gives the tuples as rows of `WRITTEN`."""
-        rows = []
-        for one in self._tuples:
-            rows.append({"part": FAILED, "file": json.dumps(one), "rows": 0, "host": ""})
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=WRITTEN)
-
-
-def reported(rows: Iterable[Mapping[str, Any]]) -> list[FailingTuple]:
-    """Returns the tuples that tasks report in rows of `WRITTEN`."""
     tuples = []
     for row in rows:
-        if row["part"] == FAILED:
+        if row["part"] == _PART:
             tuples.append(FailingTuple(*json.loads(row["file"])))
-    return tuples
+    if tuples:
+        raise TuplesFailed(operator, tuples)
 
 
-def error_text(error: Exception | str) -> str:
+def error_text(error: str) -> str:
     """Returns an error as the detail of an error tuple, the same in every run: its first line,
     without addresses in memory.
     """
-    text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
-    first, *_ = text.splitlines() or [""]
-    return _ADDRESS.sub("0x...", first)[:_DETAIL_LENGTH_MAX]
+    return _ADDRESS.sub("0x...", error.partition("\n")[0])[:_DETAIL_LENGTH_MAX]

@@ -19,12 +19,10 @@ from rewindow.spark.columns import bigint, union_all
 from rewindow.spark.digests import hash_of
 from rewindow.spark.frames import spark_schema
 from rewindow.spark.repeated_tasks import refuse_repeated_task
-from rewindow.tuple_engine.failing import FailingLog
+from rewindow.tuple_engine.failing import TUPLE_KEY, FailingTuple, failing_rows
 from rewindow.tuple_engine.passes import ALONE, STATE, Member, Pass, alone_ports, control_rows
 from rewindow.tuple_engine.tagged_rows import (
     DELETED,
-    HASH,
-    ORDER,
     PLACEHOLDER,
     SORT_KEY,
     TAG_BITS,
@@ -40,6 +38,8 @@ EMITTED = "_rw_emitted"
 """The column of an operator's tuples that has the order in which they were emitted."""
 FOREIGN_OFFSET = 1 << 62
 """From here on are the offsets of tuples that were emitted under another key than their own."""
+_ORDER = "_rw_order"
+_HASH = "_rw_hash"
 _OFFSET = "offset"
 
 
@@ -153,7 +153,7 @@ def pass_of(
     names = rows.columns
     placed = rows.repartition(*one.keys) if one.keys else rows.coalesce(1)
     # Only ports without an order bring a hash to sort by.
-    ordered = placed.sortWithinPartitions(SORT_KEY, ORDER, *{HASH}.intersection(names))
+    ordered = placed.sortWithinPartitions(SORT_KEY, _ORDER, *{_HASH}.intersection(names))
     sent = []
     for name in one.sent.names:
         sent.append(name if name in names else F.lit(None).alias(name))
@@ -164,21 +164,21 @@ def pass_of(
         if place in inputs:
             controls[place] = _controls(inputs[place], columns)
 
-    reports = sink is not None and alone.reports_failing and ALONE in members
+    reports = alone.reports_failing and sink is not None
     if reports:
-        sent += [ORDER, *{HASH}.intersection(names)]
+        sent.append(TUPLE_KEY)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if alone.mode.may_lose:
             refuse_repeated_task(alone.operator)
         fused = Pass(members)
-        failing = FailingLog()
-        made = fused.run(alone, batches, controls=controls, failing=failing if reports else None)
-        if sink is None:
-            yield from made
-        else:
-            yield from sink(untagged(fused.parts, alone.first - 1, made))
-            yield from failing.rows()
+        failing: list[FailingTuple] = []
+        taken = failing if reports else None
+        made = fused.run(alone, batches, controls=controls, failing=taken)
+        if sink is not None:
+            made = sink(untagged(fused.parts, alone.first - 1, made))
+        yield from made
+        yield from failing_rows(failing)
 
     return ordered.select(*sent).mapInArrow(
         run, spark_schema(one.made if sink is None else WRITTEN)
@@ -195,28 +195,30 @@ def _tagged(
     window = F.col(WINDOW).cast("bigint")
     before = F.lit(context.first - 1)
     place = (window - before) * F.lit(1 << WINDOW_BITS) + F.lit(columns.tag)
-    order = order_columns(frame, columns.schema, has_offset=has_offset)
-    return frame.select(place.alias(SORT_KEY), *_named(columns), *order)
-
-
-def order_columns(frame: DataFrame, schema: pa.Schema, *, has_offset: bool) -> list[Column]:
-    """Returns the columns by which the tuples of a port are ordered within a window: `ORDER`, and
-    `HASH` where that is not enough.
-
-    Args:
-        schema: the columns of the port.
-        has_offset: whether a column `offset` of the frame is an order.
-    """
+    found = [place.alias(SORT_KEY), *_named(columns)]
+    if context.reports_failing:
+        key = tuple_key(frame, columns.schema, has_offset=has_offset)
+        found.append(key.alias(TUPLE_KEY))
     if EMITTED in frame.columns:
         is_foreign = F.col(EMITTED) >= FOREIGN_OFFSET
         order = F.when(is_foreign, FOREIGN_OFFSET).otherwise(F.col(EMITTED))
-        return [order.alias(ORDER), F.when(is_foreign, columns_hash(schema)).alias(HASH)]
-    if has_offset and _OFFSET in frame.columns:
-        return [F.col(_OFFSET).cast("bigint").alias(ORDER)]
-    return [bigint(0).alias(ORDER), columns_hash(schema).alias(HASH)]
+        found += [order.alias(_ORDER), F.when(is_foreign, _hash(columns.schema)).alias(_HASH)]
+    elif has_offset and _OFFSET in frame.columns:
+        found.append(F.col(_OFFSET).cast("bigint").alias(_ORDER))
+    else:
+        found += [bigint(0).alias(_ORDER), _hash(columns.schema).alias(_HASH)]
+    return frame.select(*found)
 
 
-def columns_hash(schema: pa.Schema) -> Column:
+def tuple_key(frame: DataFrame, schema: pa.Schema, *, has_offset: bool) -> Column:
+    """Returns what identifies a tuple of a port within its window in every attempt: the offset of a
+    recorded one, otherwise a hash of its columns, which equal tuples share.
+    """
+    is_recorded = has_offset and _OFFSET in frame.columns
+    return F.col(_OFFSET).cast("bigint") if is_recorded else _hash(schema)
+
+
+def _hash(schema: pa.Schema) -> Column:
     """Returns the hash of a port's columns, by their names and as they are declared."""
     values = {}
     for field in schema:
@@ -244,7 +246,7 @@ def _mark(spark: SparkSession) -> DataFrame:
 
 def _at(place: int) -> tuple[Column, Column]:
     """Returns the place of rows that have no order among each other."""
-    return bigint(place).alias(SORT_KEY), bigint(0).alias(ORDER)
+    return bigint(place).alias(SORT_KEY), bigint(0).alias(_ORDER)
 
 
 def _named(columns: Columns) -> list[Column]:

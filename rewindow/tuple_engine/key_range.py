@@ -23,7 +23,7 @@ from rewindow.operators.tuples.state import StateField
 from rewindow.operators.tuples.values import shown
 from rewindow.tuple_engine.emissions import Emissions
 from rewindow.tuple_engine.emitted import EmittedCopies
-from rewindow.tuple_engine.failing import FailingLog
+from rewindow.tuple_engine.failing import TUPLE_KEY, FailingTuple, error_text
 from rewindow.tuple_engine.keyed_state import KeyedState
 from rewindow.tuple_engine.running import check_assigned, running_copy
 from rewindow.tuple_engine.tagged_rows import (
@@ -53,7 +53,7 @@ class KeyRange:
             under which they were emitted.
         tells_changes: whether it is an error to change a tuple after it was emitted; it has no
             effect anyhow (O43).
-        failing: takes the tuples at which `process` fails; without it the first one ends the run.
+        failing: gets the tuples at which `process` fails; without it the first one ends the run.
     """
 
     def __init__(
@@ -65,9 +65,10 @@ class KeyRange:
         *,
         followed: Iterable[str] = (),
         tells_changes: bool = False,
-        failing: FailingLog | None = None,
+        failing: list[FailingTuple] | None = None,
     ) -> None:
         self._failing = failing
+        self._failed_keys: set[Any] = set()
         self._windows = context.windows
         self._window = context.first - 1
         self._closes = context.closes
@@ -194,7 +195,7 @@ class KeyRange:
             if self._failing is None or self._in_batches:
                 self._take(port, rows)
             else:
-                self._take_reporting(self._failing, port, window, rows, stretch)
+                self._take_reporting(self._failing, port, rows, stretch)
         if self._out.is_full():
             yield from self._out.flush()
 
@@ -256,11 +257,10 @@ class KeyRange:
             self._state.without_key()
             check_assigned(self._operator, self._assigned)
         except Exception as error:
-            if self._failing:
-                # A tuple has failed already, so the results of this run are not used.
-                return
-            self._note(name, error)
-            raise
+            # Once a tuple has failed, the results of this run are not used.
+            if not self._failing:
+                self._note(name, error)
+                raise
 
     def _note(self, name: str, error: Exception, row: Any = None) -> None:
         """Notes on an error where it was raised: callback, window and tuple."""
@@ -271,7 +271,7 @@ class KeyRange:
         error.add_note(f"in {where}" + (f", at the tuple {shown(row)}" if row is not None else ""))
 
     def _runs(self, batch: pa.RecordBatch) -> Iterator[tuple[str, int, Any, pa.RecordBatch]]:
-        """Gives port, window, rows and tagged rows for each stretch of tuples of one window and
+        """Yields port, window, rows and tagged rows for each stretch of tuples of one window and
         port; rows are made once a batch.
         """
         # Rows are sorted, so that a change of the first column is a border between stretches. The
@@ -356,57 +356,41 @@ class KeyRange:
 
     def _take_reporting(
         self,
-        failing: FailingLog,
+        failing: list[FailingTuple],
         port: str,
-        window: int,
-        rows: tuple[Iterator[Any], Iterator[Any]],
+        rows: Any,
         stretch: pa.RecordBatch,
     ) -> None:
-        """Takes tuples and reports those at which `process` fails, of each key the first one.
+        """Takes tuples, and reports those at which `process` fails: of each key the first one.
 
-        Later tuples of the key are passed over: only a run without the failing one shows whether
-        they fail too.
+        Only a run without it shows whether later ones fail too.
         """
-        begin = 0
-        if not failing:
-            error = self._error_at(port, rows)
-            if error is None:
-                return
-            begin = stretch.num_rows - len(list(rows[0]))
-            self._report(failing, port, window, stretch.slice(begin - 1, 1), error)
-        names = self._shape.inputs[port].names
-        values, keys = self._tuples(port, stretch.slice(begin).select(names))
-        for place, (row, key) in enumerate(zip(values, keys, strict=False), begin):
-            if failing.is_full:
-                return
-            error = None if failing.has(key) else self._error_at(port, ([row], [key]))
-            if error is not None:
-                self._report(failing, port, window, stretch.slice(place, 1), error)
-
-    def _error_at(self, port: str, rows: Any) -> Exception | None:
-        """Takes tuples; returns what `process` has raised at one of them."""
-        try:
-            self._take(port, rows)
-        except Exception as error:
-            if self._state.failed_at is None:
-                raise
-            self._state.failed_at = None
-            return error
+        while stretch.num_rows:
+            if self._failed_keys:
+                is_left = [key not in self._failed_keys for key in self._keys_of(port, stretch)]
+                stretch = stretch.filter(pa.array(is_left, pa.bool_()))
+                rows = self._tuples(port, stretch.select(self._shape.inputs[port].names))
+            try:
+                return self._take(port, rows)
+            except Exception as error:
+                if self._state.failed_at is None:
+                    raise
+                self._state.failed_at = None
+                place = stretch.num_rows - 1 - len(list(rows[0]))
+                key = stretch[TUPLE_KEY][place].as_py()
+                text = error_text(f"{type(error).__name__}: {error}")
+                failing.append(FailingTuple(port, self._window, key, text))
+                self._failed_keys.add(self._keys_of(port, stretch)[place])
+                stretch = stretch.slice(place + 1)
         return None
 
-    def _report(
-        self,
-        failing: FailingLog,
-        port: str,
-        window: int,
-        tagged: pa.RecordBatch,
-        error: Exception,
-    ) -> None:
-        _, keys = self._tuples(port, tagged.select(self._shape.inputs[port].names))
-        failing.add(port, window, tagged, next(keys, ()), error)
-        # What else would fail cannot be known without a key, or if the operator keeps anything that
-        # is not state: the failed call may have changed it.
-        failing.is_full |= not self._shape.keys or bool(self._operator.transient)
+    def _keys_of(self, port: str, rows: pa.RecordBatch) -> list[Any]:
+        """Returns the keys of tuples; one for all if what follows a failure cannot be told apart by
+        keys, since the failed call may have changed what is not state.
+        """
+        if not self._shape.keys or self._operator.transient:
+            return [()] * rows.num_rows
+        return list(self._tuples(port, rows.select(self._shape.inputs[port].names))[1])
 
     def read(self, field: StateField) -> Any:
         """Returns a field that can be changed in place, of the key that is read."""

@@ -17,7 +17,7 @@ from rewindow.application.windowing import EVERY_WINDOW, Windowing
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.sequences import map_values, names_of
 from rewindow.tuple_engine.cycle_range import CycleRange
-from rewindow.tuple_engine.failing import FailingLog
+from rewindow.tuple_engine.failing import FailingTuple
 from rewindow.tuple_engine.key_range import KeyRange
 from rewindow.tuple_engine.tagged_rows import (
     WINDOW,
@@ -137,7 +137,7 @@ class Pass:
         *,
         tells_changes: bool = False,
         port_order: Iterable[str] = (),
-        failing: FailingLog | None = None,
+        failing: list[FailingTuple] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Gives what one key range emits and its state, see `KeyRange` and `CycleRange`.
 

@@ -27,8 +27,6 @@ from rewindow.operators.tuples.state import plain_type
 from rewindow.sequences import excluding, map_values
 
 SORT_KEY = "_rw_place"
-ORDER = "_rw_order"
-HASH = "_rw_hash"
 WINDOW = "window_id"
 DELETED = "_rw_gone"
 TAG_BITS = 20

@@ -104,8 +104,8 @@ def test_verify_shows_the_checkpoints_and_the_one_that_a_resume_restores(
     assert code == 0
     assert [one["window"] for one in found["checkpoints"]] == [109, 104, 99]
     [state] = found["checkpoints"][1]["states"]
-    assert (state["operator"], state["rows"], state["damage"]) == ("ranks_operator", 2, "")
-    assert state["bytes"] > 100 and state["digest"] and state["state_version"] == 1
+    assert (state["operator"], state["rows"], state["code_version"]) == ("ranks_operator", 2, "")
+    assert state["bytes"] > 100 and state["digest"] and state["schema_version"] == 1
     assert found["restored"] == 109
     assert found["why"] == "the newest that is whole and that every table has reached"
     text = command("state", "one", "--verify")[1]

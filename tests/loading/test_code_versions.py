@@ -75,6 +75,7 @@ NO_ROWS = {
     "spark/job.py": "messages",
     "spark/repeated_tasks.py": "counts of tasks",
     "spark/shared_folder.py": "messages",
+    "spark/transient_errors.py": "which errors an attempt may not meet again",
     "state/checkpoints.py": "stores a state, whose digest is checked when it is read",
     "storage/__init__.py": "re-exports",
     "storage/checksums.py": "checksums of files",

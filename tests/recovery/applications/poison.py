@@ -26,7 +26,7 @@ class Totals(TupleOperator):
 
     inputs: ClassVar = {"events": InputPort(EVENTS, key=("key",))}
     outputs: ClassVar = {"out": OutputPort(EVENTS)}
-    total = StateField(pa.int64(), 0)
+    total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
     poison: tuple[str, ...] = ()
     skips: bool = False
     cured_by: str = ""
@@ -44,7 +44,7 @@ class Totals(TupleOperator):
 class Sums(FrameOperator):
     """Adds up each key in a window, and all tuples in its state; fails in a Python function."""
 
-    inputs: ClassVar = {"events": InputPort(EVENTS)}
+    inputs: ClassVar = {"events": InputPort()}
     outputs: ClassVar = {"out": OutputPort(EVENTS)}
     state_schema: ClassVar = pa.schema([("x", pa.int64())])
     poison: tuple[str, ...] = ()
