@@ -157,7 +157,11 @@ def drill(
     told = listener or Silent()
     seed = random.SystemRandom().randrange(1, 10_000) if seed is None else seed
     asked = [Mode.parse(mode).name for mode in modes]
-    request = _recent(config, ReplayRequest(application, **replay_options), windows)
+    request = _recent(
+        config,
+        ReplayRequest(application, **replay_options),
+        windows,
+    )
     drills = _Drills(config, request, told)
     results: list[KillResult] = []
     try:
@@ -165,12 +169,23 @@ def drill(
         for mode in asked or [request.mode]:
             found = replace(request, mode=mode)
             plan = draft_plan(config, found).plan
-            for kill in kills_of(plan, kills, every_step=every_step, seed=seed):
+            for kill in kills_of(
+                plan,
+                kills,
+                every_step=every_step,
+                seed=seed,
+            ):
                 results.append(drills.kill(found, kill))
     finally:
         drills.delete()
     assert request.first is not None and request.last is not None
-    return DrillReport(application, request.first, request.last, seed, kills=tuple(results))
+    return DrillReport(
+        application,
+        request.first,
+        request.last,
+        seed,
+        kills=tuple(results),
+    )
 
 
 def kills_of(plan: Plan, kills: int, *, every_step: bool, seed: int) -> list[Kill]:
@@ -184,7 +199,13 @@ def kills_of(plan: Plan, kills: int, *, every_step: bool, seed: int) -> list[Kil
         for step in _ONCE:
             found.append(Kill(step, 1, place))
         for step in _IN_A_GROUP:
-            found.append(Kill(step, source.randint(1, GROUPS), place))
+            found.append(
+                Kill(
+                    step,
+                    source.randint(1, GROUPS),
+                    place,
+                )
+            )
     if plan.is_divided:
         for step in (Step.FENCED, Step.AFTER_OUTPUTS, Step.AFTER_FACTS):
             found.append(Kill(step, 1, ASSEMBLY))
@@ -240,7 +261,12 @@ class _Drills:
         self._to_delete.append(replay_id)
         what = f"killed at {crash.removesuffix('@1')}" if crash else "not disturbed"
         self.told.note(f"drill: windows {plan.range}, {plan.mode_words}, {what}")
-        run_attempts(self.config, replay_id, self.told, crash=crash)
+        run_attempts(
+            self.config,
+            replay_id,
+            self.told,
+            crash=crash,
+        )
         return plan
 
     def kill(self, request: ReplayRequest, kill: Kill) -> KillResult:
@@ -253,7 +279,11 @@ class _Drills:
             killed = container_id(killed, kill.container)
         mode = container.mode
         seconds, was_killed = self._recovery(killed)
-        certificate = certify(self.config, self.reference, plan.replay_id)
+        certificate = certify(
+            self.config,
+            self.reference,
+            plan.replay_id,
+        )
         cost = count_replay(plan, self.config.replay_root(plan.replay_id)).summary()
         size = plan.group_windows or 0
         allowed = {
@@ -270,7 +300,11 @@ class _Drills:
             "repeated": cost.repeated,
             "lost": cost.lost,
         }
-        broken = _broken(plan, certificate, container.operators if allowed["lost"] else [])
+        broken = _broken(
+            plan,
+            certificate,
+            container.operators if allowed["lost"] else [],
+        )
         for what, most in allowed.items():
             if found[what] > most:
                 broken.append(f"{quantity(found[what], 'window')} {what}")

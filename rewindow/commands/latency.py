@@ -92,13 +92,28 @@ def latency(
             times = processing_times(config, name)
         except InputError as error:
             hint = f"{did_you_mean(name, known)}{error.hint}"
-            raise InputError(error.primary, detail=error.detail, hint=hint) from error
+            raise InputError(
+                error.primary,
+                detail=error.detail,
+                hint=hint,
+            ) from error
         if at or faster or has_range:
             raise InputError(
                 "a replay is shown as a whole: --at, --faster, --first and --last are for streams",
                 detail=NO_LATENCY,
             )
-        _show(times, _replay, as_json, partial(write_replay_times, config, times) if page else None)
+        _show(
+            times,
+            _replay,
+            as_json,
+            partial(
+                write_replay_times,
+                config,
+                times,
+            )
+            if page
+            else None,
+        )
         return
     if at and (faster or page or has_range):
         raise InputError(
@@ -107,13 +122,29 @@ def latency(
         )
     if first is not None and last is not None:
         WindowRange(first, last)  # Rejects a range that is reversed.
-    found = read_live_statistics(config, name, first, last)
+    found = read_live_statistics(
+        config,
+        name,
+        first,
+        last,
+    )
     if at:
         moment_ms = parse_time(at) // 1000
-        view = room.live(found.rows, found.graph, moment_ms, config.latency)
+        view = room.live(
+            found.rows,
+            found.graph,
+            moment_ms,
+            config.latency,
+        )
         _show({"stream": name, **view}, _live, as_json)
         return
-    recorded = room.ended(found.rows, found.graph, config.latency, first, last)
+    recorded = room.ended(
+        found.rows,
+        found.graph,
+        config.latency,
+        first,
+        last,
+    )
     factors = room.parse_faster(faster or [])
     changed = room.what_if(recorded, factors).summary() if factors else None
     report = {
@@ -123,7 +154,16 @@ def latency(
         "question": ", ".join(faster or []),
         "faster": changed,
     }
-    draw = partial(write_latency_page, config, report, recorded) if page else None
+    draw = (
+        partial(
+            write_latency_page,
+            config,
+            report,
+            recorded,
+        )
+        if page
+        else None
+    )
     _show(report, _ended, as_json, draw)
 
 
@@ -164,7 +204,11 @@ def _ended(found: Mapping[str, Any]) -> None:
     _facts(found)
     figures = "operator latencyMA median p95 max onCriticalPath"
     _table("operators, ms", found["operators"], figures)
-    _table("critical paths", found["paths"][:_SHOWN], "windows criticalPath")
+    _table(
+        "critical paths",
+        found["paths"][:_SHOWN],
+        "windows criticalPath",
+    )
     if found["faster"]:
         out.print(f"\n[bold]with {escape(found['question'])}[/bold]")
         _facts(found["faster"])
@@ -186,7 +230,11 @@ def _table(title: str, rows: Sequence[Mapping[str, Any]], keys: str) -> None:
                 value = str(value)
             cells.append(value)
         body.append(cells)
-    print_rows(f"\n{title}", [_HEADINGS.get(key, key) for key in columns], body)
+    print_rows(
+        f"\n{title}",
+        [_HEADINGS.get(key, key) for key in columns],
+        body,
+    )
 
 
 def _facts(found: Mapping[str, Any]) -> None:

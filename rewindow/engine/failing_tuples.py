@@ -106,7 +106,12 @@ class FailingTuples:
                     # A worker may have crashed for a reason that has nothing to do with a tuple.
                     has_crashed = True
                     continue
-                passed = self._search(windows, run, passed, error)
+                passed = self._search(
+                    windows,
+                    run,
+                    passed,
+                    error,
+                )
 
     def rows(self, handle: PortHandle) -> DataFrame | None:
         """Returns the failing tuples of a port in the group, as an operator emits error tuples;
@@ -126,7 +131,12 @@ class FailingTuples:
         if not self._known[handle].num_rows:
             return frame
         keys = self._known[handle].select(_IDENTITY)
-        left = self._joined(handle, frame, keys, "left_anti")
+        left = self._joined(
+            handle,
+            frame,
+            keys,
+            "left_anti",
+        )
         return left.select(*map(quoted_column, frame.columns))
 
     def shown(self, source: PortHandle, frame: DataFrame) -> DataFrame:
@@ -150,7 +160,11 @@ class FailingTuples:
                 self._spend(min(map(attrgetter("window"), failed.tuples)), failed)
                 for port, tuples in found.items():
                     handle = failed_handle(failed.operator, port)
-                    self._add(handle, self._read[handle], tuples)
+                    self._add(
+                        handle,
+                        self._read[handle],
+                        tuples,
+                    )
 
     def _spend(self, window: int, error: Exception) -> None:
         """Counts one more computation of the group.
@@ -163,7 +177,11 @@ class FailingTuples:
         if self._jobs > JOBS_MAX:
             detail = f"The tuples of window {window} at which it fails were not all found: the "
             detail += f"group was computed {JOBS_MAX} times. Nothing of it was committed."
-            raise RewindowError(str(error).partition("\n")[0], detail=detail, hint=self._hint)
+            raise RewindowError(
+                str(error).partition("\n")[0],
+                detail=detail,
+                hint=self._hint,
+            )
 
     def _search(
         self,
@@ -182,11 +200,21 @@ class FailingTuples:
         """
         low = windows.first - 1 if passed is None else passed
         high = windows.last
-        if passed is None and self._failure(run, error, high, low):
+        if passed is None and self._failure(
+            run,
+            error,
+            high,
+            low,
+        ):
             raise error
         while high - low > 1:
             middle = (low + high) // 2
-            failure = self._failure(run, error, windows.last, middle)
+            failure = self._failure(
+                run,
+                error,
+                windows.last,
+                middle,
+            )
             if failure is None:
                 low = middle
             else:
@@ -197,7 +225,13 @@ class FailingTuples:
         end = sum(rows.num_rows for rows in parts.values())
         while end - begin > 1:
             middle = (begin + end) // 2
-            failure = self._failure(run, error, high, high - 1, _first_rows(parts, middle))
+            failure = self._failure(
+                run,
+                error,
+                high,
+                high - 1,
+                _first_rows(parts, middle),
+            )
             if failure is None:
                 begin = middle
             else:
@@ -242,7 +276,11 @@ class FailingTuples:
         for source in sorted(self._sources, key=str):
             frame = self._sources[source]
             by = EMITTED if EMITTED in frame.columns else TUPLE_KEY
-            key = tuple_key(frame, to_arrow_schema(frame.schema), has_offset=not source.operator)
+            key = tuple_key(
+                frame,
+                to_arrow_schema(frame.schema),
+                has_offset=not source.operator,
+            )
             rows = frame.where(F.col(_WINDOW) == window).withColumn(TUPLE_KEY, key)
             parts[source] = rows.toArrow().sort_by(by).select(frame.columns)
         return parts
@@ -260,7 +298,11 @@ class FailingTuples:
             node, port = self._reader(handle)
             if node.feeds[port] == source:
                 [row] = last.select(_WINDOW, self._key(handle, last)).collect()
-                is_new |= self._add(handle, self._sources[source], [[*row, detail]])
+                is_new |= self._add(
+                    handle,
+                    self._sources[source],
+                    [[*row, detail]],
+                )
         return is_new
 
     def _add(
@@ -283,7 +325,11 @@ class FailingTuples:
             return False
         kind = "offset" if self._has_offset(handle, left) else "hash"
         source = f"{node.feeds[port]}, {kind} "
-        position = pc.binary_join_element_wise(source, pc.cast(rows[TUPLE_KEY], pa.string()), "")
+        position = pc.binary_join_element_wise(
+            source,
+            pc.cast(rows[TUPLE_KEY], pa.string()),
+            "",
+        )
         rows = rows.append_column(POSITION, position)
         known = self._known[handle]
         known = pa.concat_tables([known, rows.select(known.column_names).cast(known.schema)])
@@ -319,12 +365,20 @@ class FailingTuples:
     ) -> DataFrame:
         """Returns the tuples of a port, with their key, joined with some keys."""
         rows = frame.withColumn(TUPLE_KEY, self._key(handle, frame))
-        return rows.join(F.broadcast(to_frame(self._spark, keys)), _IDENTITY, how)
+        return rows.join(
+            F.broadcast(to_frame(self._spark, keys)),
+            _IDENTITY,
+            how,
+        )
 
     def _key(self, handle: PortHandle, frame: DataFrame) -> Column:
         node, port = self._reader(handle)
         schema = node.input_ports()[port].schema or self._tables[handle]
-        return tuple_key(frame, schema, has_offset=self._has_offset(handle, frame))
+        return tuple_key(
+            frame,
+            schema,
+            has_offset=self._has_offset(handle, frame),
+        )
 
     def _has_offset(self, handle: PortHandle, frame: DataFrame) -> bool:
         node, port = self._reader(handle)

@@ -99,9 +99,19 @@ def read_live_statistics(
     for field in tables["t"].schema if "operator" in columns else ():
         is_number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
         if is_number and field.name not in (*SCHEMA.names, WINDOW, "offset"):
-            further.append(_further(field.name, sealed, tables))
+            further.append(
+                _further(
+                    field.name,
+                    sealed,
+                    tables,
+                )
+            )
     reported = pc.unique(rows["operator"]).to_pylist() if "operator" in columns else []
-    graph = read_graph(config, settings.statistics_of, reported)
+    graph = read_graph(
+        config,
+        settings.statistics_of,
+        reported,
+    )
     return LiveStatistics(stream, rows, graph, further)
 
 

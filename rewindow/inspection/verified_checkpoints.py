@@ -93,12 +93,34 @@ def _verified(config: Config, plan: Plan) -> VerifiedReplay:
     found = []
     for window in sorted(newest, reverse=True):
         one = newest[window]
-        found.append(replace(one, cost=_cost(plan, window, usable, seconds)) if one.damage else one)
+        found.append(
+            replace(
+                one,
+                cost=_cost(
+                    plan,
+                    window,
+                    usable,
+                    seconds,
+                ),
+            )
+            if one.damage
+            else one
+        )
     words = plan.mode.words
     try:
-        recovery = expect_recovery(config, plan, [plan.mark_of(window) for window in usable])
+        recovery = expect_recovery(
+            config,
+            plan,
+            [plan.mark_of(window) for window in usable],
+        )
     except CheckpointError as error:
-        return VerifiedReplay(plan.replay_id, words, found, None, error.primary)
+        return VerifiedReplay(
+            plan.replay_id,
+            words,
+            found,
+            None,
+            error.primary,
+        )
     why = "the newest that is whole"
     if not plan.mode.may_lose:
         why += " and that every table has reached"
@@ -106,7 +128,14 @@ def _verified(config: Config, plan: Plan) -> VerifiedReplay:
         if one.window > recovery.restored:
             reason = "damaged" if one.damage else "ahead of a table"
             why += f"; that of window {one.window} is {reason}"
-    return VerifiedReplay(plan.replay_id, words, found, recovery.restored, why, str(recovery))
+    return VerifiedReplay(
+        plan.replay_id,
+        words,
+        found,
+        recovery.restored,
+        why,
+        str(recovery),
+    )
 
 
 def _in_file(table: Table, file: DataFile) -> list[VerifiedCheckpoint]:
@@ -117,11 +146,25 @@ def _in_file(table: Table, file: DataFile) -> list[VerifiedCheckpoint]:
     except TableError as error:
         # The log of the table still has the window of the file.
         assert file.first is not None, "the log has bounds of a checkpoint's windows"
-        return [VerifiedCheckpoint(file.first, 0, [], damage=error.primary)]
+        return [
+            VerifiedCheckpoint(
+                file.first,
+                0,
+                [],
+                damage=error.primary,
+            )
+        ]
     found: dict[int, VerifiedCheckpoint] = {}
     for row in rows:
         window = row["window_id"]
-        one = found.setdefault(window, VerifiedCheckpoint(window, row["attempt"], []))
+        one = found.setdefault(
+            window,
+            VerifiedCheckpoint(
+                window,
+                row["attempt"],
+                [],
+            ),
+        )
         if row["operator"]:
             size = len(row["state"] or b"")
             try:

@@ -79,7 +79,11 @@ class EndedLatency:
             unified = layout.unified(n)
             unifiers = after.pop(n, None)
             if unifiers is not None:
-                value = np.where(value == UNKNOWN, UNKNOWN, value + unifiers)
+                value = np.where(
+                    value == UNKNOWN,
+                    UNKNOWN,
+                    value + unifiers,
+                )
             for source in unified:
                 after[source] = np.maximum(after.get(source, 0), value)
             if not unified:
@@ -104,7 +108,13 @@ class EndedLatency:
                     "operator": name,
                     "logical": ends.layout.logical[n],
                     **figures(self.latency[n], ends.average_samples),
-                    "origins": dict(zip(ORIGINS, counts.tolist(), strict=True)),
+                    "origins": dict(
+                        zip(
+                            ORIGINS,
+                            counts.tolist(),
+                            strict=True,
+                        )
+                    ),
                     "onCriticalPath": int(np.count_nonzero(paths.on_path[n])),
                 }
             )
@@ -159,7 +169,17 @@ def ended(
     ends = _ends(rows, graph, settings or LatencyConfig())
     windows = ends.windows
     begin = 0 if first is None else int(np.searchsorted(windows, first))
-    end = len(windows) if last is None else int(np.searchsorted(windows, last, "right"))
+    end = (
+        len(windows)
+        if last is None
+        else int(
+            np.searchsorted(
+                windows,
+                last,
+                "right",
+            )
+        )
+    )
     if begin >= end:
         known = f"There are windows {windows[0]} to {windows[-1]}." if len(windows) else ""
         raise InputError("statistics have no row with an end time in these windows", hint=known)
@@ -176,7 +196,11 @@ def ended(
 
 
 def _ends(rows: pa.Table, graph: LatencyGraph, settings: LatencyConfig) -> Ends:
-    layout, found, faults = read_statistics(rows, graph, settings)
+    layout, found, faults = read_statistics(
+        rows,
+        graph,
+        settings,
+    )
     windows = np.sort(pc.unique(found["window"]).to_numpy())
     shape = (len(layout.names), len(windows))
     end_ms = np.zeros(shape, dtype=np.int64)
@@ -185,7 +209,12 @@ def _ends(rows: pa.Table, graph: LatencyGraph, settings: LatencyConfig) -> Ends:
     if np.count_nonzero(is_known) < found.num_rows:
         # An assignment to a place that comes twice keeps the last value.
         order = [(name, "ascending") for name in ("received_ms", "sent_ms", "end_ms")]
-        _fill(found.sort_by(order), windows, end_ms, is_known)
+        _fill(
+            found.sort_by(order),
+            windows,
+            end_ms,
+            is_known,
+        )
     has_started = np.logical_or.accumulate(is_known, axis=1)
     return Ends(
         layout,
@@ -238,4 +267,11 @@ def evaluate(ends: Ends) -> EndedLatency:
         origin[n][measured] = Origin.MEASURED
         origin[n][has_value & ~knows_own] = Origin.OWN_END_MISSING
     paths = find_paths(layout, latency, slowest)
-    return EndedLatency(ends, latency, slowest, origin, negative, paths)
+    return EndedLatency(
+        ends,
+        latency,
+        slowest,
+        origin,
+        negative,
+        paths,
+    )

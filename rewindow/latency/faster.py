@@ -64,12 +64,20 @@ def what_if(found: EndedLatency, faster: Mapping[str, Fraction | int]) -> EndedL
     end_ms = ends.end_ms.copy()
     for n in ends.layout.order:
         upstream = ends.layout.upstream[n]
-        before = _latest(ends.end_ms, ends.is_known, upstream)
+        before = _latest(
+            ends.end_ms,
+            ends.is_known,
+            upstream,
+        )
         own = ends.end_ms[n] - before
         if n in factors:
             factor = factors[n]
             # A clock that is wrong can make an own time negative; a factor cannot put that right.
-            own = np.where(own > 0, own * factor.denominator // factor.numerator, own)
+            own = np.where(
+                own > 0,
+                own * factor.denominator // factor.numerator,
+                own,
+            )
         moves = is_changed & ends.is_known[n] & (before > _NEVER)
         moved = _latest(end_ms, ends.is_known, upstream) + own
         end_ms[n] = np.where(moves, moved, end_ms[n])
@@ -78,7 +86,11 @@ def what_if(found: EndedLatency, faster: Mapping[str, Fraction | int]) -> EndedL
 
 def _latest(end_ms: Ints, is_known: Bools, upstream: Sequence[int]) -> Ints:
     """Returns the latest known end time of some operators, _NEVER where none is known."""
-    known = np.where(is_known[upstream], end_ms[upstream], _NEVER)
+    known = np.where(
+        is_known[upstream],
+        end_ms[upstream],
+        _NEVER,
+    )
     latest: Ints = known.max(axis=0, initial=_NEVER)
     return latest
 

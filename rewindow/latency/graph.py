@@ -16,7 +16,11 @@ from rewindow.errors import InputError
 from rewindow.names import did_you_mean
 from rewindow.sequences import names_of, repeated_names
 
-_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
+_STRICT = ConfigDict(
+    frozen=True,
+    extra="forbid",
+    strict=True,
+)
 _HINT = (
     'A graph is {"width_ms": 500, "operators": [{"name": "count", "inputs": [["in", "read"]]}, '
     "...]}; an operator may also have logical, container and delay."

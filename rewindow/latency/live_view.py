@@ -86,14 +86,26 @@ class _Planner:
             ahead = self.newest.get(source, window - 1) - window
             distance_ms = ahead * self.layout.width_ms
             if ends is None:
-                share = Value(distance_ms, source, Origin.ESTIMATED)
+                share = Value(
+                    distance_ms,
+                    source,
+                    Origin.ESTIMATED,
+                )
                 is_there = ahead >= 0
             else:
                 is_there = source in ends
                 measured = max(0, ends[n] - ends[source]) if is_there else 0
-                share = Value(measured, source, Origin.MEASURED)
+                share = Value(
+                    measured,
+                    source,
+                    Origin.MEASURED,
+                )
                 if distance_ms > max(measured, self.settings.heartbeat_timeout_ms):
-                    share = Value(distance_ms, source, Origin.CAPPED)
+                    share = Value(
+                        distance_ms,
+                        source,
+                        Origin.CAPPED,
+                    )
             if is_there and (best.slowest == UNKNOWN or share.latency < best.latency):
                 best = share
         return best
@@ -131,7 +143,11 @@ def live(
         InputError: nothing was received by then; the rows are wrong, see `read_statistics`.
     """
     settings = settings or LatencyConfig()
-    layout, every, faults = read_statistics(rows, graph, settings)
+    layout, every, faults = read_statistics(
+        rows,
+        graph,
+        settings,
+    )
     received = every.filter(pc.field("received_ms") <= at_ms)
     if not received.num_rows:
         span = pc.min_max(every["received_ms"]).as_py()
@@ -184,7 +200,11 @@ def _summary(planner: _Planner, at_ms: int, faults: list[dict[str, Any]]) -> dic
                 "slowestUpstream": [*layout.names, None][value.slowest],
             }
         )
-    paths = find_paths(layout, np.array([averages]).T, np.array([sources]).T)
+    paths = find_paths(
+        layout,
+        np.array([averages]).T,
+        np.array([sources]).T,
+    )
     return {
         "at": _time(at_ms),
         **paths.describe(layout, 0),

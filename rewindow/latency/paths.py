@@ -66,7 +66,13 @@ def find_paths(layout: Layout, latency: Ints, slowest: Indices) -> Paths:
     # In parts, as the sums at every operator would need twice the memory of the latencies.
     for first in range(0, latency.shape[1], _PART):
         part = slice(first, first + _PART)
-        parts.append(_find(layout, latency[:, part], slowest[:, part]))
+        parts.append(
+            _find(
+                layout,
+                latency[:, part],
+                slowest[:, part],
+            )
+        )
     columns = []
     for arrays in zip(*parts, strict=True):
         columns.append(np.concatenate(arrays, axis=-1))
@@ -129,7 +135,11 @@ def count_paths(layout: Layout, on_path: Bools) -> list[tuple[list[str], int]]:
     bits = np.ascontiguousarray(np.packbits(on_path, axis=0).T)
     size = pa.binary(bits.shape[1])
     # As bytes of fixed width, paths are counted by their hash, which is faster than sorting.
-    keys = pa.FixedSizeBinaryArray.from_buffers(size, len(bits), [None, pa.py_buffer(bits)])
+    keys = pa.FixedSizeBinaryArray.from_buffers(
+        size,
+        len(bits),
+        [None, pa.py_buffer(bits)],
+    )
     found = []
     for entry in keys.value_counts().to_pylist():
         marks = np.unpackbits(np.frombuffer(entry["values"], dtype=np.uint8))

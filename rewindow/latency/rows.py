@@ -26,7 +26,11 @@ SCHEMA = pa.schema(
         pa.field("ended_at_ms", pa.int64()),
         pa.field("container", _NAME, nullable=False),
         pa.field("sent_at_ms", pa.int64(), nullable=False),
-        pa.field("received_at_ms", pa.int64(), nullable=False),
+        pa.field(
+            "received_at_ms",
+            pa.int64(),
+            nullable=False,
+        ),
     ]
 )
 """The columns of a row: an operator's end of a window, and the heartbeat that reported it."""
@@ -71,7 +75,12 @@ def read_statistics(rows: pa.Table, graph: LatencyGraph, settings: LatencyConfig
     code = container.indices.to_numpy()
     for n, name in enumerate(container.dictionary.to_pylist()):
         own = np.flatnonzero(code == n)
-        skew_ms, averages = _skews(sent_ms, received_ms, own, settings)
+        skew_ms, averages = _skews(
+            sent_ms,
+            received_ms,
+            own,
+            settings,
+        )
         end_ms[own] += skew_ms
         beyond = averages[np.abs(averages) > settings.heartbeat_timeout_ms]
         if len(beyond):

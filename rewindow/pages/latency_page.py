@@ -53,12 +53,24 @@ def write_latency_page(
 
 def write_replay_times(config: Config, found: Mapping[str, Any]) -> Location:
     """Writes the page of a replay's times, and returns its path."""
-    return _write(config, found["replay"], replay=found, rows_max=_ROWS_MAX)
+    return _write(
+        config,
+        found["replay"],
+        replay=found,
+        rows_max=_ROWS_MAX,
+    )
 
 
 def _write(config: Config, name: str, **values: Any) -> Location:
     path = config.results / "latency" / f"{name}.html"
-    path.write(draw("latency.html", name=name, width=_WIDTH, **values))
+    path.write(
+        draw(
+            "latency.html",
+            name=name,
+            width=_WIDTH,
+            **values,
+        )
+    )
     return path
 
 
@@ -83,7 +95,13 @@ def draw_critical(report: Mapping[str, Any], layout: Layout) -> str:
                 marked.add(f"{end} to {name}.{number}")
         mean = "unknown" if row["mean"] is None else f"{row['mean']:,.1f} ms"
         words = f"{mean}, critical {row['onCriticalPath'] / report['windows']:.0%}"
-        operators.append(OperatorDescription(name=name, kind=words, feeds=feeds))
+        operators.append(
+            OperatorDescription(
+                name=name,
+                kind=words,
+                feeds=feeds,
+            )
+        )
     graph = GraphDescription(
         application=report["stream"],
         window=f"{layout.width_ms} ms",
