@@ -174,6 +174,7 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
         if any(isinstance(node.operator, TupleOperator) for node in loaded.app.nodes.values()):
             check_executors(spark)
         check_shared(spark, config.replay_root(replay_id) / "scratch/shared")
+        watchdog.heard("Spark has started")
         return spark
 
     def bark(words: str) -> None:
