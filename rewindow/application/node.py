@@ -44,6 +44,9 @@ class Node:
     errors_max: Mapping[str, int] = field(default_factory=dict)
     container: str | None = None
 
+    def __post_init__(self) -> None:
+        self.operator.set_windowing(self.windowing)
+
     def __getitem__(self, port: str) -> PortHandle:
         return PortHandle(self.name, port)
 

@@ -259,6 +259,7 @@ class FrameOperator(BaseModel):
     reads_outside: ClassVar[bool] = False
     _given: dict[str, Any] = PrivateAttr()
     _wrong: list[WrongProperty] = PrivateAttr()
+    _windowing: Windowing = PrivateAttr(default=EVERY_WINDOW)
 
     def __init__(self, **properties: Any) -> None:
         wrong = []
@@ -274,7 +275,15 @@ class FrameOperator(BaseModel):
         """Gives some properties another value; all are checked together, as if the operator were
         built anew.
         """
+        windowing = self._windowing
         FrameOperator.__init__(self, **{**self._given, **properties})
+        self._windowing = windowing
+
+    def set_windowing(self, windowing: Windowing) -> None:
+        """Stores the application windows that its place in an application sets, so that
+        `state_columns` may depend on them; the attributes are checked elsewhere.
+        """
+        self._windowing = windowing
 
     def given_properties(self) -> Mapping[str, Any]:
         """Returns the properties that were given a value; the others have that of their class."""

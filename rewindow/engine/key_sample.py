@@ -7,12 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from rewindow.names import quoted_column
 from rewindow.recovery import Candidate
-
-_BUCKETS = 10_000
+from rewindow.spark.columns import in_sample
 
 
 def sampled(frame: DataFrame, stream: str, candidate: Candidate | None) -> DataFrame:
@@ -30,8 +27,5 @@ def sampled(frame: DataFrame, stream: str, candidate: Candidate | None) -> DataF
 def of_sample(frame: DataFrame, columns: Sequence[str], fraction: float) -> DataFrame:
     """Returns the rows whose key lies in a sample: the same in every run, and within every larger
     sample (O143).
-
-    Keys are hashed as text, so that one key is the same in streams that keep it in other types.
     """
-    key = [F.col(quoted_column(name)).cast("string") for name in columns]
-    return frame.where(F.pmod(F.xxhash64(*key), F.lit(_BUCKETS)) < F.lit(fraction * _BUCKETS))
+    return frame.where(in_sample(columns, fraction))

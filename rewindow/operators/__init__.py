@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from rewindow.operators.gaps.function import FrameGaps, gap_report, learn_cadence
     from rewindow.operators.gaps.settings import GapSettings
     from rewindow.operators.heartbeat.operator import Heartbeat
+    from rewindow.operators.library.aggregate import Aggregate
+    from rewindow.operators.library.select import Select
+    from rewindow.operators.library.split import Sample, Split, Union
+    from rewindow.operators.library.top import TopN
     from rewindow.operators.merge.operator import Merge
     from rewindow.operators.metronome import Metronome
     from rewindow.operators.storm.windows import StormResult, StormWindows, storm_windows
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from rewindow.operators.tuples.state import StateField
 
 _MODULE_OF = {
+    "Aggregate": "library.aggregate",
     "AggregateWindows": "event_time_windows.operator",
     "ApexWindows": "event_time_windows.settings",
     "CollectOperator": "tuples.output_operator",
@@ -60,14 +65,19 @@ _MODULE_OF = {
     "Merge": "merge.operator",
     "Metronome": "metronome",
     "OutputOperator": "tuples.output_operator",
+    "Sample": "library.split",
+    "Select": "library.select",
     "SessionWindows": "event_time_windows.settings",
     "SlidingField": "tuples.sliding",
+    "Split": "library.split",
     "SplitLate": "event_time.operator",
     "StateField": "tuples.state",
     "StormResult": "storm.windows",
     "StormWindows": "storm.windows",
     "StreamTime": "event_time.settings",
+    "TopN": "library.top",
     "TupleOperator": "tuples.operator",
+    "Union": "library.split",
     "Windows": "event_time_windows.windows",
     "current_filled": "filling.current",
     "current_windows": "event_time_windows.current",
@@ -80,6 +90,7 @@ _MODULE_OF = {
     "storm_windows": "storm.windows",
 }
 __all__ = [
+    "Aggregate",
     "AggregateWindows",
     "ApexWindows",
     "CollectOperator",
@@ -99,14 +110,19 @@ __all__ = [
     "Merge",
     "Metronome",
     "OutputOperator",
+    "Sample",
+    "Select",
     "SessionWindows",
     "SlidingField",
+    "Split",
     "SplitLate",
     "StateField",
     "StormResult",
     "StormWindows",
     "StreamTime",
+    "TopN",
     "TupleOperator",
+    "Union",
     "Windows",
     "current_filled",
     "current_windows",

@@ -11,18 +11,10 @@ import pyarrow as pa
 from rewindow.errors import RewindowError
 from rewindow.recording.sources.source import SourcePosition, open_source
 from rewindow.settings.config import Config, StreamConfig
-from rewindow.storage.fields import fields_without, retyped
+from rewindow.storage.fields import fields_without, plain_type, retyped
 
 UNKNOWN = pa.null()
 """The type of a column that only the recording can tell, such as that of an expression."""
-_TYPES = {
-    "string": pa.string(), "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(),
-    "short": pa.int16(),
-    "int": pa.int32(), "integer": pa.int32(), "bigint": pa.int64(), "long": pa.int64(),
-    "float": pa.float32(),
-    "real": pa.float32(), "double": pa.float64(), "date": pa.date32(), "binary": pa.binary(),
-    "timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us", "UTC"),
-}  # fmt: skip
 _COLUMN = re.compile(
     r"\s*(?:`([^`]+)`|(\w+))\s*:?\s*(\w+)\s*(\(\s*\d+\s*(?:,\s*\d+\s*)?\))?\s*(?:NOT\s+NULL\s*)?",
     re.IGNORECASE,
@@ -81,15 +73,8 @@ def _declared(columns: str | None) -> pa.Schema | None:
     text = columns or ""
     for part in re.split(r",(?![^(]*\))", text) if text.strip() else []:
         match = _COLUMN.fullmatch(part)
-        kind = match and _type(match[3].lower(), match[4])
+        kind = match and plain_type(match[3].lower(), match[4])
         if match is None or kind is None:
             return None
         fields.append(pa.field(match[1] or match[2], kind))
     return pa.schema(fields) if fields else None
-
-
-def _type(name: str, size: str | None) -> pa.DataType | None:
-    if name in ("decimal", "dec", "numeric"):
-        precision, _, scale = (size or "(10, 0)").strip("() ").partition(",")
-        return pa.decimal128(int(precision), int(scale or 0))
-    return None if size else _TYPES.get(name)

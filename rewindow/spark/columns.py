@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
     from pyspark.sql.types import DataType, StructType
 
+_SAMPLE_BUCKETS = 10_000
+
 
 def named_columns(names: Iterable[str]) -> list[Column]:
     """Returns the columns of these names, whatever characters the names contain."""
@@ -92,3 +94,16 @@ def union_all(frames: Iterable[DataFrame], *, allow_missing: bool = False) -> Da
     for frame in others:
         first = first.unionByName(frame, allowMissingColumns=allow_missing)
     return first
+
+
+def in_sample(columns: Iterable[str], fraction: float) -> Column:
+    """Returns whether the key of a row is in a sample: the same in every run, and within every
+    larger sample (O143).
+
+    Keys are hashed as text, so that one key is the same in streams that keep it in other types.
+    """
+    from pyspark.sql import functions as F
+
+    key = [column.cast("string") for column in named_columns(columns)]
+    bucket = F.pmod(F.xxhash64(*key), F.lit(_SAMPLE_BUCKETS))
+    return bucket < F.lit(fraction * _SAMPLE_BUCKETS)

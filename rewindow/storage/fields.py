@@ -26,6 +26,39 @@ _ALIASES = {
     "timestamp_ltz": "timestamp",
     "timestamp_ntz": "timestamp",
 }
+_TYPES = {
+    "string": pa.string(), "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(),
+    "short": pa.int16(),
+    "int": pa.int32(), "integer": pa.int32(), "bigint": pa.int64(), "long": pa.int64(),
+    "float": pa.float32(),
+    "real": pa.float32(), "double": pa.float64(), "date": pa.date32(), "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us", "UTC"),
+}  # fmt: skip
+_SIZED = re.compile(r"(\w+)\s*(\(\s*\d+\s*(?:,\s*\d+\s*)?\))?")
+
+
+def plain_type(name: str, size: str | None) -> pa.DataType | None:
+    """Returns the type of a name in lower case, with the precision and scale of a decimal; None
+    for an unknown name.
+    """
+    if name in ("decimal", "dec", "numeric"):
+        precision, _, scale = (size or "(10, 0)").strip("() ").partition(",")
+        return pa.decimal128(int(precision), int(scale or 0))
+    return None if size else _TYPES.get(name)
+
+
+def type_named(text: str) -> pa.DataType | None:
+    """Returns the type that a text names as Spark does; None for an unknown one.
+
+    >>> type_named("DECIMAL(12, 2)"), type_named("array<string>"), type_named("number")
+    (Decimal128Type(decimal128(12, 2)), ListType(list<item: string>), None)
+    """
+    name = text.strip().lower()
+    if name.startswith("array<") and name.endswith(">"):
+        item = type_named(name[len("array<") : -1])
+        return None if item is None else pa.list_(item)
+    found = _SIZED.fullmatch(name)
+    return None if found is None else plain_type(found[1], found[2])
 
 
 def fields_without(fields: Iterable[Field], names: Container[str]) -> list[Field]:

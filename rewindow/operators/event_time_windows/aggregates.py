@@ -4,9 +4,12 @@ out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from rewindow.errors import InputError
 
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
+CALL = re.compile(r"(\w+)\((\*|[\w ]+)\)")
+"""An aggregate as text: a function and its column, or `*`."""
 MERGING = ("avg", "count", "max", "min", "sum")
 """Aggregates of parts can be had from aggregates of the parts."""
 WHOLE = {
@@ -190,3 +195,34 @@ def _add_sum(
     aggregate.functions[part] = "sum"
     aggregate.parts[part] = value.cast(kind_of_sum)
     aggregate.merged[part] = F.sum(part).cast(kind_of_sum)
+
+
+def aggregate_types(text: str, columns: pa.Schema) -> tuple[pa.DataType, dict[str, pa.DataType]]:
+    """Returns the type of an aggregate as Spark has it, and by ending of their names those of what
+    panes keep.
+    """
+    call = CALL.fullmatch(text.strip())
+    assert call is not None, "checked before"
+    function = call[1].lower()
+    argument = call[2].strip()
+    if function == "count":
+        return pa.int64(), {"": pa.int64()}
+    if argument not in columns.names:
+        raise ValueError(
+            f"{function}({argument}) needs a column of the stream: {', '.join(columns.names)}"
+        )
+    kind = columns.field(argument).type
+    if function in ("min", "max"):
+        return kind, {"": kind}
+    if pa.types.is_decimal(kind):
+        sums = pa.decimal128(min(38, kind.precision + 10), kind.scale)
+        means = pa.decimal128(min(38, kind.precision + 4), min(38, kind.scale + 4))
+        return (
+            (sums, {"": sums}) if function == "sum" else (means, {"_count": pa.int64(), "": sums})
+        )
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise ValueError(f'{function}({argument}) needs numbers, "{argument}" is {kind}')
+    if function == "avg":
+        return pa.float64(), {"_count": pa.int64(), "": pa.float64()}
+    total = pa.int64() if pa.types.is_integer(kind) else pa.float64()
+    return total, {"": total}

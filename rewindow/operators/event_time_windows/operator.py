@@ -19,7 +19,7 @@ from rewindow.operators.event_time.operator import EventTimeOperator
 from rewindow.operators.event_time_windows import counted, sessions
 from rewindow.operators.event_time_windows import late_sessions as changed_sessions
 from rewindow.operators.event_time_windows import retriggering as repeats
-from rewindow.operators.event_time_windows.aggregates import MERGING
+from rewindow.operators.event_time_windows.aggregates import CALL, MERGING, aggregate_types
 from rewindow.operators.event_time_windows.firing import STREAM, WINDOW
 from rewindow.operators.event_time_windows.late_windows import TARGET
 from rewindow.operators.event_time_windows.settings import (
@@ -44,7 +44,6 @@ _WAITING = "pane"
 _US = pa.int64()
 _KINDS = {repeats.IS_LATE: pa.bool_(), changed_sessions.IS_SHOWN: pa.bool_()}
 """Types of columns of the state that are no whole numbers."""
-_CALL = re.compile(r"(\w+)\((\*|[\w ]+)\)")
 _TUPLES = re.compile(r"\s*(\d+)\s+tuples?\s*")
 GLOBAL = "global"
 _TRIGGERS = ("allowed_lateness", "early", "early_tuples", "late", "late_tuples")
@@ -114,7 +113,7 @@ class AggregateWindows(EventTimeOperator):
         for name, text in self.aggregates.items():
             _, argument = self._aggregate(name, text)
             self._check_columns(*([argument] if argument != "*" else []))
-            _kinds(text, self.columns)
+            aggregate_types(text, self.columns)
         shown = {*WINDOW, "window_id"}
         cached = {*clock.STATE, *self._waiting(), PART}
         wrong = matching_names(self.aggregates, shown)
@@ -135,7 +134,7 @@ class AggregateWindows(EventTimeOperator):
             ("pane", pa.int32()),
             ("kind", pa.string()),
         ]
-        results = map_values(lambda text: _kinds(text, self.columns)[0], self.aggregates)
+        results = map_values(lambda text: aggregate_types(text, self.columns)[0], self.aggregates)
         columns = [*self._key_fields(), *fired, ("fired_us", _US), *results.items()]
         late = [*self._late_port().schema, *dict.fromkeys(TARGET, _US).items()]
         return {
@@ -293,44 +292,15 @@ class AggregateWindows(EventTimeOperator):
     def _parts(self) -> list[tuple[str, pa.DataType]]:
         parts = []
         for number, text in enumerate(self.aggregates.values()):
-            _, kinds = _kinds(text, self.columns)
+            _, kinds = aggregate_types(text, self.columns)
             for ending, kind in kinds.items():
                 parts.append((f"_part_{number}{ending}", kind))
         return parts
 
     def _aggregate(self, name: str, text: str) -> tuple[str, str]:
-        found = _CALL.fullmatch(text.strip())
+        found = CALL.fullmatch(text.strip())
         if found is None or found[1].lower() not in MERGING:
             raise ValueError(
                 f'aggregate "{name}" is "{text}": write one of {", ".join(MERGING)} over a column'
             )
         return found[1].lower(), found[2].strip()
-
-
-def _kinds(text: str, columns: pa.Schema) -> tuple[pa.DataType, dict[str, pa.DataType]]:
-    """Returns the type of an aggregate as Spark has it, and by ending of their names those of what
-    panes keep.
-    """
-    call = _CALL.fullmatch(text.strip())
-    assert call is not None, "checked before"
-    function = call[1].lower()
-    argument = call[2].strip()
-    if function == "count":
-        return _US, {"": _US}
-    if argument not in columns.names:
-        raise ValueError(
-            f"{function}({argument}) needs a column of the stream: {', '.join(columns.names)}"
-        )
-    kind = columns.field(argument).type
-    if function in ("min", "max"):
-        return kind, {"": kind}
-    if pa.types.is_decimal(kind):
-        sums = pa.decimal128(min(38, kind.precision + 10), kind.scale)
-        means = pa.decimal128(min(38, kind.precision + 4), min(38, kind.scale + 4))
-        return (sums, {"": sums}) if function == "sum" else (means, {"_count": _US, "": sums})
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise ValueError(f'{function}({argument}) needs numbers, "{argument}" is {kind}')
-    if function == "avg":
-        return pa.float64(), {"_count": _US, "": pa.float64()}
-    total = _US if pa.types.is_integer(kind) else pa.float64()
-    return total, {"": total}

@@ -1,0 +1,131 @@
+"""The columns of a library operator: those of its input, checked where properties name them, in SQL
+too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pydantic import field_serializer
+
+from rewindow.application import FrameOperator, InputPort
+from rewindow.names import BOOKKEEPING, did_you_mean
+from rewindow.operators.columns import WINDOW, type_texts
+from rewindow.sequences import names_of, not_named, repeated_names
+from rewindow.spark.columns import named_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ROWS = "rows"
+"""Name of the one input port."""
+_TOKEN = re.compile(
+    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?P<quoted>[^`]+)`"
+    r"|(?P<word>[A-Za-z_]\w*)(?P<field>(?:\s*\.\s*\w+)*)\s*(?P<call>\()?|[\d.]+\w*|->|\S"
+)
+_WORDS = re.compile(
+    r"and|or|not|is|null|true|false|in|like|rlike|ilike|regexp|between|case|when|then|"
+    r"else|end|as|cast|distinct|from|escape|div|interval|year|years|quarter|month|months|"
+    r"week|weeks|day|days|hour|hours|minute|minutes|second|seconds|millisecond|"
+    r"milliseconds|microsecond|microseconds|date|timestamp|timestamp_ntz|timestamp_ltz|"
+    r"string|boolean|tinyint|smallint|short|int|integer|bigint|long|float|real|double|"
+    r"decimal|dec|numeric|binary|array|map|struct|any|some|all|both|leading|trailing|for"
+)
+_CHANGING = re.compile(
+    r"current_date|current_time|current_timestamp|current_user|input_file_name|"
+    r"localtimestamp|monotonically_increasing_id|now|rand|randn|random|shuffle|"
+    r"spark_partition_id|uuid|over"
+)
+"""Functions whose values differ from run to run, and window functions, which would see where a
+commit group ends."""
+
+
+class ColumnsOperator(FrameOperator):
+    """An operator whose output columns follow from those of its input, `columns`.
+
+    In an application of rewindow.toml `columns` are set by what feeds its first input port.
+    """
+
+    columns: pa.Schema
+
+    @field_serializer("columns")
+    def _columns_as_text(self, columns: pa.Schema) -> dict[str, str]:
+        return type_texts(columns)
+
+    def input_ports(self) -> Mapping[str, InputPort]:
+        """Returns the port `rows`."""
+        return {ROWS: InputPort(self.event_columns())}
+
+    def event_columns(self) -> pa.Schema:
+        """Returns the columns of the input that are passed on: the position of a tuple and its
+        window are not among them.
+        """
+        return pa.schema(not_named(self.columns, BOOKKEEPING))
+
+    def check_known(self, property_name: str, names: Iterable[str]) -> None:
+        """Refuses names that are not columns of the input.
+
+        Raises:
+            ValueError: names the property and the first of them.
+        """
+        known = names_of(self.event_columns())
+        for name in names:
+            if name not in known:
+                raise ValueError(
+                    f'{property_name}: the input has no column "{name}". '
+                    f"{did_you_mean(name, known)}It has: {', '.join(known)}"
+                )
+
+    def check_sql(self, property_name: str, sql: str) -> None:
+        """Refuses SQL that names other columns than those of the input, or changes from run to run.
+
+        Raises:
+            ValueError: names the property and what is wrong.
+        """
+        if not sql.strip():
+            raise ValueError(f"{property_name}: the expression is empty")
+        known = {name.lower() for name in names_of(self.event_columns())}
+        changing, unknown = _doubtful(sql, known)
+        if changing:
+            raise ValueError(
+                f'{property_name}: "{changing[0]}" is not the same in every replay: take columns '
+                "of the tuples"
+            )
+        self.check_known(property_name, unknown)
+
+    def passed(self, frame: DataFrame) -> DataFrame:
+        """Returns the window and the event columns of an input's tuples."""
+        return frame.select(*named_columns([WINDOW, *names_of(self.event_columns())]))
+
+
+def check_twice(property_name: str, names: Iterable[str]) -> None:
+    """Refuses output columns whose names differ by case at most.
+
+    Raises:
+        ValueError: names the property and the columns.
+    """
+    twice = repeated_names(names)
+    if twice:
+        raise ValueError(f"{property_name}: column {', '.join(twice)} would be in the output twice")
+
+
+def _doubtful(sql: str, known: Container[str]) -> tuple[list[str], list[str]]:
+    """Returns the words of an expression that change from run to run, and those that are not known.
+
+    Only a look at its words: Spark, which is not started before a replay, reads it whole.
+    """
+    changing = []
+    unknown = []
+    for token in _TOKEN.finditer(sql):
+        name = token["quoted"] or token["word"]
+        if name is None or name.lower() in known:
+            continue
+        if token["word"] and _CHANGING.fullmatch(name.lower()):
+            changing.append(name)
+        elif token["quoted"] or not (token["call"] or _WORDS.fullmatch(name.lower())):
+            unknown.append(name)
+    # The parameters of a lambda function are names too, and no columns.
+    return changing, [] if "->" in sql else unknown

@@ -1,0 +1,141 @@
+"""Application and sliding windows of frame operators: which tuples a result is about, and which
+ones the state keeps for later results (O128, W18, W27, X8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pydantic import Field
+
+from rewindow.application import OperatorContext
+from rewindow.application.windowing import Windowing
+from rewindow.operators.columns import WINDOW
+from rewindow.operators.library.columns import ROWS, ColumnsOperator
+from rewindow.spark.columns import union_all
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+ORIGIN = "_window"
+"""Window of a tuple, where `window_id` is that of the result."""
+PARTIAL = "_rw_partial"
+
+
+class SpanningOperator(ColumnsOperator):
+    """An operator with a result for each of its application or sliding windows, in their last
+    window.
+
+    With application windows the state has the tuples of those that are still open, as `kept_rows`
+    returns them; without, an operator has no state.
+    """
+
+    mark_partial: bool = Field(default=False)
+
+    def state_columns(self) -> pa.Schema | None:
+        """Returns the columns of tuples that later results are about; None without application
+        windows.
+        """
+        if self._windowing.application == 1:
+            return None
+        return pa.schema([(WINDOW, pa.int64()), *self.kept_columns()])
+
+    def kept_columns(self) -> pa.Schema:
+        """Returns the columns that a result needs."""
+        raise NotImplementedError
+
+    def kept_rows(self, rows: DataFrame) -> DataFrame:
+        """Returns the tuples of an input with the columns that a result needs."""
+        raise NotImplementedError
+
+    def spanned(
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
+    ) -> DataFrame:
+        """Returns tuples by the window of the result that they are part of, `window_id`, and by
+        their window, `_window`: of the results of a group.
+        """
+        from pyspark.sql import functions as F
+
+        rows = self._rows(inputs, state)
+        window = F.col(WINDOW)
+        windowing = context.windowing
+        rows = rows.withColumn(ORIGIN, window)
+        if windowing.application == 1:
+            return rows
+        result = first_result(window, context)
+        if windowing.slide is not None:
+            results = F.sequence(result, last_result(window, context), F.lit(windowing.slide))
+            result = F.explode(F.when(last_result(window, context) >= result, results))
+        return rows.withColumn(WINDOW, result).where(
+            F.col(WINDOW).between(context.first, context.last)
+        )
+
+    def next_state(
+        self,
+        inputs: Mapping[str, DataFrame],
+        outputs: Mapping[str, DataFrame],
+        state: DataFrame,
+        context: OperatorContext,
+    ) -> DataFrame:
+        """Returns the tuples that results after the group are about."""
+        from pyspark.sql import functions as F
+
+        rows = self._rows(inputs, state)
+        return rows.where(last_result(F.col(WINDOW), context) > context.last)
+
+    def _rows(
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+    ) -> DataFrame:
+        rows = self.kept_rows(inputs[ROWS])
+        return rows if state is None else union_all([rows, state])
+
+    def with_partial(self, results: DataFrame, context: OperatorContext) -> DataFrame:
+        """Returns results, with `_rw_partial` where `mark_partial` asks for it: whether windows of
+        the application window are missing (X8).
+        """
+        from pyspark.sql import functions as F
+
+        if not self.mark_partial:
+            return results
+        partial = []
+        windows = context.windows
+        for window in range(windows.first, windows.last + 1):
+            if context.is_partial(window):
+                partial.append(window)
+        return results.withColumn(PARTIAL, F.col(WINDOW).isin(partial))
+
+    def partial_fields(self) -> list[tuple[str, pa.DataType]]:
+        """Returns the column `_rw_partial`, where it is asked for."""
+        return [(PARTIAL, pa.bool_())] if self.mark_partial else []
+
+
+def first_result(window: Column, context: OperatorContext) -> Column:
+    """Returns the window with the first result that a tuple of a window is part of.
+
+    The application window that is open where the recording ends has its result there (W23).
+    """
+    from pyspark.sql import functions as F
+
+    windowing: Windowing = context.windowing
+    if windowing.slide is None:
+        last = window - F.pmod(window, F.lit(windowing.application)) + windowing.application - 1
+        return last if context.end is None else F.least(last, F.lit(context.end))
+    whole = F.lit(windowing.application - 1)
+    return F.greatest(whole, window + F.pmod(whole - window, F.lit(windowing.slide)))
+
+
+def last_result(window: Column, context: OperatorContext) -> Column:
+    """Returns the window with the last result that a tuple of a window is part of."""
+    from pyspark.sql import functions as F
+
+    windowing: Windowing = context.windowing
+    if windowing.slide is None:
+        return first_result(window, context)
+    return window + windowing.application - 1 - F.pmod(window, F.lit(windowing.slide))

@@ -1,0 +1,138 @@
+"""Split, Union and Sample: tuples take one way or another and stay as they are
+(docs/rules/operators.md section 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Self
+
+import pyarrow as pa
+from pydantic import Field, model_validator
+
+from rewindow.application import InputPort, OperatorContext, OutputPort
+from rewindow.operators.library.columns import ROWS, ColumnsOperator, check_twice
+from rewindow.spark.columns import in_sample, or_false, union_all
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+REST = "rest"
+
+
+class Split(ColumnsOperator):
+    """Sends each tuple to the port of the first condition that is true; others to `rest` (O124).
+
+    Attributes:
+        conditions: by output port an SQL condition over the columns of the input, in their order.
+        every: whether a tuple goes to the ports of all its conditions that are true.
+    """
+
+    conditions: Annotated[dict[str, str], Field(min_length=1)]
+    every: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for port, condition in self.conditions.items():
+            self.check_sql(f"conditions.{port}", condition)
+            if port in (REST, ROWS):
+                raise ValueError(f'conditions.{port}: "{port}" is the name of another port')
+        return self
+
+    def output_ports(self) -> Mapping[str, OutputPort]:
+        """Returns a port for each condition, and `rest`."""
+        return dict.fromkeys([*self.conditions, REST], OutputPort(self.event_columns()))
+
+    def transform(
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
+    ) -> Mapping[str, DataFrame]:
+        """Returns the tuples of each port."""
+        from pyspark.sql import functions as F
+
+        rows = self.passed(inputs[ROWS])
+        ports = {}
+        no_other: Column = F.lit(True)
+        for port, sql in self.conditions.items():
+            condition = or_false(F.expr(sql))
+            ports[port] = rows.where(condition if self.every else condition & no_other)
+            no_other &= ~condition
+        ports[REST] = rows.where(no_other)
+        return ports
+
+
+class Union(ColumnsOperator):
+    """Puts streams with the same columns together; `Merge` does so in the order of event time
+    (O124).
+
+    Attributes:
+        ports: names of the input ports. Further columns of any but the first input are left out.
+        source: name of a further column with the port that a tuple came through.
+    """
+
+    ports: Annotated[tuple[str, ...], Field(min_length=2)] = ("left", "right")
+    source: str | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if len(set(self.ports)) < len(self.ports):
+            raise ValueError("ports: a port is named twice")
+        check_twice("source", self.output_ports()["out"].schema.names)
+        return self
+
+    def input_ports(self) -> Mapping[str, InputPort]:
+        """Returns a port for each of `ports`."""
+        return dict.fromkeys(self.ports, InputPort(self.event_columns()))
+
+    def output_ports(self) -> Mapping[str, OutputPort]:
+        """Returns the port `out`."""
+        source = [(self.source, pa.string())] if self.source else []
+        return {"out": OutputPort(pa.schema([*self.event_columns(), *source]))}
+
+    def transform(
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
+    ) -> DataFrame:
+        """Returns the tuples of all ports."""
+        from pyspark.sql import functions as F
+
+        frames = []
+        for port in self.ports:
+            frame = self.passed(inputs[port])
+            frames.append(frame.withColumn(self.source, F.lit(port)) if self.source else frame)
+        return union_all(frames)
+
+
+class Sample(ColumnsOperator):
+    """Passes on a part of the keys, with all their tuples: the same keys in every window and in
+    every replay; a larger fraction only adds keys (O126, O143).
+
+    Attributes:
+        fraction: part of the keys, more than 0 and at most 1.
+        key: the columns whose values decide.
+    """
+
+    fraction: Annotated[float, Field(gt=0, le=1)]
+    key: Annotated[tuple[str, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        self.check_known("key", self.key)
+        return self
+
+    def output_ports(self) -> Mapping[str, OutputPort]:
+        """Returns the port `out`."""
+        return {"out": OutputPort(self.event_columns())}
+
+    def transform(
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
+    ) -> DataFrame:
+        """Returns the tuples whose key is in the sample."""
+        return self.passed(inputs[ROWS]).where(in_sample(self.key, self.fraction))
