@@ -53,13 +53,14 @@ class ReplayForm:
 
 def applications(config: Config) -> list[str]:
     """Returns the names of all applications: those in the configured folders, then those that
-    settings of streams make.
+    rewindow.toml makes: of streams, and without code.
 
     They are those of `operators.catalog.application_names`, which imports what is too much for
     parsing a DAG.
     """
     own = _own(config)
-    return [*sorted(own), *sorted(set(config.made_applications) - own)]
+    made = {*config.made_applications, *config.defined_applications}
+    return [*sorted(own), *sorted(made - own)]
 
 
 def default_application(config: Config) -> str | None:

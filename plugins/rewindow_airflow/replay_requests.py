@@ -236,11 +236,16 @@ def sealed_range(config: Config, application: str) -> tuple[Grid, WindowRange, b
     Raises:
         NotYet: an input is not recorded, or the inputs have no window in common.
     """
-    from rewindow.loading.catalog import load_application, stream_of
+    from rewindow.loading.catalog import definition_of, load_application, stream_of
+    from rewindow.loading.defined_applications import input_streams
 
     made_of = stream_of(config, application)
     if made_of is not None and sealed_of(config, made_of) is None:
         raise _not_recorded(made_of)
+    definition = definition_of(config, application)
+    for stream in input_streams(definition) if definition is not None else []:
+        if sealed_of(config, stream) is None:
+            raise _not_recorded(stream)
     app = load_application(config, application).app
     ranges = {}
     for stream in app.streams:

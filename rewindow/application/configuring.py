@@ -69,10 +69,11 @@ def apply_overrides(app: Application, given: Iterable[PropertyOverride]) -> None
             )
             app.declared.append(_violation(one, f"no operator has this name. {known}"))
         else:
-            _apply(app, app.nodes[one.operator], one)
+            apply_to(app, app.nodes[one.operator], one)
 
 
-def _apply(app: Application, node: Node, one: PropertyOverride) -> None:
+def apply_to(app: Application, node: Node, one: PropertyOverride) -> None:
+    """Puts a given value into an operator, see `apply_overrides`."""
     key = property_key(node.operator, one.name)
     if key is not None:
         _set(node.operator, key, one.name, one.value)

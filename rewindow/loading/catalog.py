@@ -20,13 +20,18 @@ from rewindow.application.failing import failing_tables
 from rewindow.application.overrides import FILE
 from rewindow.errors import CheckpointError, InputError, RewindowError
 from rewindow.loading.code_versions import code_version, configuration_digest, own_modules
+from rewindow.loading.defined_applications import (
+    attributes_of,
+    defined_application,
+    derive_columns,
+)
 from rewindow.loading.operator_versions import operator_codes, operator_versions
 from rewindow.loading.stream_applications import stream_application
 from rewindow.loading.user_lines import raised_at
 from rewindow.names import check_name, did_you_mean
 from rewindow.recovery import TUPLE_ORDER, OperatorVersion, Plan
 from rewindow.sequences import names_of
-from rewindow.settings.config import FILLED, HEARTBEAT, WINDOWS, Config
+from rewindow.settings.config import FILLED, HEARTBEAT, WINDOWS, ApplicationConfig, Config
 from rewindow.storage import Table
 from rewindow.storage.layout import CODE
 from rewindow.version import PACKAGE
@@ -79,7 +84,7 @@ class LoadedApplication:
 
 def application_names(config: Config) -> list[str]:
     """Returns the names of all applications that can be replayed."""
-    names = set(config.made_applications)
+    names = {*config.made_applications, *config.defined_applications}
     for folder in config.applications:
         names.update(path.stem for path in folder.glob("*.py") if path.stem[0] != "_")
     return sorted(names)
@@ -134,22 +139,34 @@ def load_application(
     folders = config.applications if code is None else [code]
     paths = [folder / f"{name}.py" for folder in folders if name[0] != "_"]
     path = next((path for path in paths if path.is_file()), None)
-    if path is None:
+    definition = definition_of(config, name)
+    modules: dict[str, Path] = {}
+    if definition is not None:
+        _refuse_parameters(name, parameters)
+        if path is not None or stream_of(config, name) is not None:
+            raise InputError(
+                f'application "{name}" is defined twice: by [applications.{name}] with a window, '
+                f"and by {path or 'the settings of a stream'}",
+                hint="Give one of them another name, or leave window out to configure the other.",
+            )
+        app = defined_application(name, definition, partial(_columns_of, config))
+    elif path is None:
         stream = stream_of(config, name)
         if stream is None:
             raise _unknown(config, name)
         _refuse_parameters(name, parameters)
         app = _made_application(config, name, stream)
-        modules = {}
     else:
         folder = path.parent.resolve()
         with _importing_from(folder):
             app = _application_of(_import(name, path), name, parameters)
         modules = {f"{_MODULES}{name}": path, **_modules_of(folder)}
     wished = overrides_in_file(config, name) if given is None else list(given)
-    if path is None:
+    if path is None and definition is None:
         wished = _without_settings_of_streams(app, wished)
     apply_overrides(app, wished)
+    if definition is not None:
+        derive_columns(app)
     own = own_modules(app, modules)
     return LoadedApplication(
         app, code_version(own), frozenset(own.values()), operator_codes(app, own)
@@ -161,13 +178,24 @@ def overrides_in_file(config: Config, name: str) -> list[PropertyOverride]:
     settings = config.application_settings.get(name)
     if settings is None:
         return []
-    own = settings.model_dump(exclude={"operators", "outputs"}, exclude_none=True)
+    is_defined = definition_of(config, name) is not None
+    defining = {"window", "origin"} if is_defined else {"origin"}
+    own = settings.model_dump(exclude={"operators", "outputs", *defining}, exclude_none=True)
     overrides = _overrides(own)
     for where, values in settings.operators.items():
-        overrides += _overrides(values, operator=where)
+        given = attributes_of(values) if is_defined else values
+        overrides += _overrides(given, operator=where)
     for output, attributes in settings.outputs.items():
+        if is_defined:
+            attributes = attributes.model_copy(update={"source": None, "key": None})
         overrides += _overrides(attributes.model_dump(exclude_none=True), output=output)
     return overrides
+
+
+def definition_of(config: Config, name: str) -> ApplicationConfig | None:
+    """Returns the section that defines an application without code; None for other names."""
+    settings = config.application_settings.get(name)
+    return settings if settings is not None and settings.window is not None else None
 
 
 def _overrides(
@@ -354,6 +382,25 @@ def stream_of(config: Config, name: str) -> str | None:
         if stream != name and stream in config.streams:
             return stream
     return None
+
+
+def _columns_of(config: Config, stream: str) -> pa.Schema:
+    """Returns the columns of a recorded or published stream.
+
+    Raises:
+        InputError: it is neither.
+    """
+    table = config.stream_table(stream)
+    if not Table.exists(table):
+        application = stream.rpartition(".")[0]
+        known = [*config.streams, *application_names(config)]
+        hint = f"{did_you_mean(stream, known)}rewindow.toml has no [streams.{stream}]."
+        if stream in config.streams:
+            hint = f"Record it first: rewindow record {stream}"
+        elif application in known:
+            hint = f"Publish it first: rewindow replay {application}"
+        raise InputError(f'stream "{stream}" is not recorded', hint=hint)
+    return event_columns(Table.open(table))
 
 
 def _made_application(config: Config, name: str, stream: str) -> Application:

@@ -50,6 +50,7 @@ DECIDES_ROWS = (
     "engine/spark_engine.py",
     "engine/warm_up.py",
     "facts/readers.py",
+    "loading/defined_applications.py",
     "loading/stream_applications.py",
     "operators",
     "sequences.py",

@@ -283,6 +283,10 @@ class AirflowConfig(Section):
 class OutputConfig(Section):
     """Attributes of an output: `[applications.NAME.outputs.OUTPUT]`."""
 
+    source: str | None = None
+    """In an application without code, the operator or `operator.port` whose tuples it has."""
+    key: list[str] | None = None
+    """In an application without code, columns that name a tuple within its window."""
     sorted_by: list[str] | None = None
     """Columns by which rows lie in each of its files, in place of those in the code; an empty list
     sorts none."""
@@ -296,8 +300,15 @@ class OutputConfig(Section):
 class ApplicationConfig(Section):
     """Attributes of an application, and properties and attributes of its operators:
     `[applications.NAME]`.
+
+    With a `window` it defines an application without code: each operator then names its `operator`
+    of the library and its `inputs`, each output its `source` and `key`.
     """
 
+    window: str | None = None
+    """Width of the windows of an application without code; that of its streams."""
+    origin: str = "1970-01-01T00:00:00Z"
+    """Start of a window of an application without code; that of its streams."""
     checkpoint_windows: int | None = Field(default=None, ge=1)
     """Windows from one checkpoint to the next, in place of those in its code."""
     strict_outputs: bool | None = None
@@ -421,6 +432,12 @@ class Config(Section):
             if settings.windows:
                 windows[f"{WINDOWS}{name}"] = name
         return beats | filled | windows
+
+    @property
+    def defined_applications(self) -> list[str]:
+        """The applications that sections of the settings define without code."""
+        sections = self.application_settings.items()
+        return [name for name, settings in sections if settings.window is not None]
 
     def stream(self, name: str) -> StreamConfig:
         """Returns a stream's settings.
