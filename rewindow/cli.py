@@ -42,6 +42,7 @@ VERBS = {
     "errors": "Count and list the error tuples of a replay.",
     "state": "Show what the operators of a replay keep from window to window.",
     "purge": "Delete staged tables and checkpoints that nobody needs.",
+    "operators": "List the library of operators for applications without code.",
     "jars": "Fetch Delta's jars, once after an installation.",
     "up": "Start Airflow on this machine.",
     "down": "Stop that Airflow.",

@@ -19,7 +19,7 @@ from tests.commands.conftest import Command, command, config, run
 from tests.publication.staging import simple
 
 __all__ = ["command", "config", "run"]
-FREE_OF_PROJECTS = {"init", "jars"}
+FREE_OF_PROJECTS = {"init", "jars", "operators"}
 ARGUMENTS = {
     "abandon": ["x"], "certify": ["x", "y"], "check": ["x"], "check-determinism": ["x"],
     "drill": ["x"], "errors": ["x"], "gaps": ["x"],

@@ -63,6 +63,7 @@ DECIDES_ROWS = (
     "state/files.py",
     "state/row_hash.py",
     "state/store.py",
+    "storage/fields.py",
     "storage/inputs.py",
     "storage/streams.py",
     "tuple_engine",

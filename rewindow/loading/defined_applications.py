@@ -12,7 +12,7 @@ import pyarrow as pa
 from rewindow.application import Application, FrameOperator, Node, PortHandle
 from rewindow.application.configuring import apply_to
 from rewindow.errors import InputError
-from rewindow.operators.catalogue import library_operator
+from rewindow.loading.library import library_operator
 from rewindow.settings.config import ApplicationConfig
 from rewindow.windows import parse_time
 

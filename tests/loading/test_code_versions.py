@@ -41,6 +41,7 @@ def double(value: int) -> int:
 '''
 NO_ROWS = {
     "application/__init__.py": "re-exports",
+    "application/configuring.py": "given values, which the configuration digest covers",
     "application/module.py": "part of the application's graph, which the configuration digest "
     "covers",
     "application/modes.py": "which windows come again, never what is in them",
@@ -61,6 +62,7 @@ NO_ROWS = {
     "json_files.py": "names damaged files",
     "ledger/__init__.py": "bookkeeping",
     "loading/catalog.py": "finds the application, whose own files count",
+    "loading/library.py": "finds the class of an operator, whose file counts",
     "loading/measures.py": "measures of written rows",
     "location/__init__.py": "paths",
     "location/location.py": "paths",

@@ -12,7 +12,7 @@ from rewindow.application import find_violations, validate
 from rewindow.application.overrides import OPTION, overrides_from
 from rewindow.errors import InputError
 from rewindow.loading.catalog import application_names, load_application
-from rewindow.operators.catalogue import EXAMPLES
+from rewindow.loading.library import EXAMPLES
 from rewindow.planning.validation import validate as find
 from rewindow.settings.config import Config
 from rewindow.storage import create_table

@@ -1,0 +1,45 @@
+"""The catalogue of operators: its page, and what it lists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import library_page
+from rewindow.errors import InputError
+from rewindow.loading.library import (
+    EXAMPLES,
+    describe_operator,
+    library_operator,
+)
+
+PAGE = Path(__file__).parents[2] / "docs" / "library.md"
+
+
+def test_page_of_the_library_is_up_to_date() -> None:
+    page = PAGE.read_text()
+    assert page == library_page.written(page), "run: python scripts/library_page.py"
+
+
+def test_operator_is_described_with_ports_and_properties() -> None:
+    page = describe_operator("TopN")
+    assert page.line.endswith("by default the largest ones.")
+    assert page.inputs == ["rows"] and list(page.outputs) == ["out"]
+    assert page.outputs["out"]["rank"] == "int32"
+    lines = {one.name: one for one in page.properties}
+    assert (lines["top"].type, lines["top"].default) == ("whole number", None)
+    assert (lines["per"].type, lines["per"].default) == ("list of text", "[]")
+    assert "columns" not in lines
+
+
+@pytest.mark.parametrize("name", ["Aggregate", "Sample", "Select", "Split", "TopN", "Union"])
+def test_every_property_of_a_frame_operator_is_described(name: str) -> None:
+    for line in describe_operator(name).properties:
+        assert line.about, f"{name}.{line.name}"
+
+
+def test_unknown_operator_is_refused_with_the_one_that_was_meant() -> None:
+    with pytest.raises(InputError) as caught:
+        library_operator("topn")
+    assert '"TopN"' in caught.value.hint and str(sorted(EXAMPLES)[0]) in caught.value.hint
