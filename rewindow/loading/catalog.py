@@ -21,9 +21,9 @@ from rewindow.application.overrides import FILE
 from rewindow.errors import CheckpointError, InputError, RewindowError
 from rewindow.loading.code_versions import code_version, configuration_digest, own_modules
 from rewindow.loading.defined_applications import (
-    attributes_of,
     defined_application,
     derive_columns,
+    given_values,
 )
 from rewindow.loading.operator_versions import operator_codes, operator_versions
 from rewindow.loading.stream_applications import stream_application
@@ -183,7 +183,7 @@ def overrides_in_file(config: Config, name: str) -> list[PropertyOverride]:
     own = settings.model_dump(exclude={"operators", "outputs", *defining}, exclude_none=True)
     overrides = _overrides(own)
     for where, values in settings.operators.items():
-        given = attributes_of(values) if is_defined else values
+        given = given_values(values) if is_defined else values
         overrides += _overrides(given, operator=where)
     for output, attributes in settings.outputs.items():
         if is_defined:
@@ -243,6 +243,8 @@ def _unknown(config: Config, name: str) -> InputError:
             f"Write {name}.py there; `rewindow init FILE` in an empty folder writes a first "
             "one to copy."
         )
+    if name in config.application_settings:
+        hint = f"[applications.{name}] has no window: with one it defines an application. {hint}"
     return InputError(
         f'application "{name}" is unknown',
         detail=f"Looked for {name}.py in {folders}.",

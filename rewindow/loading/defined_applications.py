@@ -81,16 +81,11 @@ def derive_columns(app: Application) -> None:
                 apply_to(app, node, one)
 
 
-def attributes_of(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values of an operator's section that do not define it: attributes, and sections
-    of error ports.
+def given_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values of an operator's section that a plan stores: properties, attributes and
+    sections of error ports.
     """
-    kind = library_operator(values.get(_OPERATOR))
-    left = {}
-    for key, value in values.items():
-        if key not in (_OPERATOR, _INPUTS) and not _is_property(kind, key):
-            left[key] = value
-    return left
+    return {key: value for key, value in values.items() if key not in (_OPERATOR, _INPUTS)}
 
 
 def input_streams(settings: ApplicationConfig) -> list[str]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from rewindow.application import find_violations, validate
-from rewindow.application.overrides import OPTION, overrides_from
+from rewindow.application.overrides import FILE, OPTION, overrides_from
 from rewindow.errors import InputError
 from rewindow.loading.catalog import application_names, load_application
 from rewindow.loading.library import EXAMPLES
@@ -143,7 +143,31 @@ def test_unknown_key_and_port_read_by_two_outputs_are_violations(
     assert "a port belongs to one stream" in flaws_of(config)
 
 
-def test_name_of_code_is_refused_for_a_section_with_a_window(
+def test_section_without_a_window_defines_no_application(
+    settings: Callable[[str], Config],
+) -> None:
+    config = busiest(settings, 'window = "1 second"', "strict_outputs = true")
+    assert application_names(config) == []
+    with pytest.raises(InputError) as caught:
+        load_application(config, "busiest")
+    assert "[applications.busiest] has no window" in caught.value.hint
+
+
+def test_values_of_the_section_are_given_values_of_the_plan(
+    settings: Callable[[str], Config],
+) -> None:
+    # Rules: O28
+    app = load_application(busiest(settings), "busiest").app
+    given = {one.path: (one.value, one.source) for one in app.given}
+    assert given["top.top"] == (10, FILE)
+    assert given["counts.application_windows"] == (3600, FILE)
+    assert not {"top.operator", "top.inputs"} & set(given)
+    planned = [*app.given, *overrides_from({"top.top": "3"}, OPTION)]
+    again = load_application(busiest(settings, "top = 10", "top = 11"), "busiest", given=planned)
+    assert again.app.nodes["top"].operator.top == 3
+
+
+def test_section_with_a_window_may_not_have_the_name_of_code(
     settings: Callable[[str], Config],
     tmp_path: Path,
 ) -> None:

@@ -39,7 +39,7 @@ def test_every_property_of_a_frame_operator_is_described(name: str) -> None:
         assert line.about, f"{name}.{line.name}"
 
 
-def test_unknown_operator_is_refused_with_the_one_that_was_meant() -> None:
+def test_unknown_operator_raises_an_error_with_the_closest_name() -> None:
     with pytest.raises(InputError) as caught:
         library_operator("topn")
     assert '"TopN"' in caught.value.hint and str(sorted(EXAMPLES)[0]) in caught.value.hint

@@ -112,7 +112,7 @@ class SpanningOperator(ColumnsOperator):
         return results.withColumn(PARTIAL, F.col(WINDOW).isin(partial))
 
     def partial_fields(self) -> list[tuple[str, pa.DataType]]:
-        """Returns the column `_rw_partial`, where it is asked for."""
+        """Returns the column `_rw_partial` if `mark_partial` is set."""
         return [(PARTIAL, pa.bool_())] if self.mark_partial else []
 
 
