@@ -115,6 +115,8 @@ def texts_of(name: str, content: str) -> FileTexts | None:
                 found.texts.append(Text("help", number, target["help"]))
         return found
     if name.endswith(".md") and not name.startswith("docs/rules/"):
+        # The catalogue of operators repeats docstrings, which are counted where they are written.
+        content = content.partition("<!-- written by scripts/library_page.py -->")[0]
         # The changelog's third part has the releases, which stay as they are.
         return _markdown(content.split("\n## [", 2) if name == "CHANGELOG.md" else [content])
     return None

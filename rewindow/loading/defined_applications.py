@@ -76,6 +76,7 @@ def derive_columns(app: Application) -> None:
         if columns is None or columns == node.operator.given_properties()[COLUMNS]:
             continue
         node.operator.set_properties(columns=columns)
+        # A value may name a column that the operator has only now.
         for one in app.given:
             if one.operator == node.name:
                 apply_to(app, node, one)
@@ -130,6 +131,7 @@ class _Draft:
         if name in self._tried:
             return self.app.nodes.get(name)
         values = self.settings.operators[name]
+        # Operators upstream come first: their columns are needed to build this one.
         feeds = self._feeds(name, values.get(_INPUTS), path)
         if name in self._tried:
             return None

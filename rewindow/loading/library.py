@@ -175,6 +175,7 @@ def describe_operator(name: str) -> OperatorPage:
     example = EXAMPLES[name].strip()
     [section] = tomllib.loads(example)["operators"].values()
     operator = _example_operator(kind, section)
+    # Ports depend on properties, so those of the example are shown.
     outputs = {port: type_texts(one.schema) for port, one in operator.output_ports().items()}
     words, _, attributes = inspect.cleandoc(kind.__doc__ or "").partition("\nAttributes:\n")
     line, _, about = words.partition("\n\n")

@@ -16,6 +16,7 @@ from rewindow.application.error_tuples import GIVEN
 from rewindow.errors import InputError
 from rewindow.operators import TupleOperator
 from rewindow.sequences import excluding, names_of
+from rewindow.spark.columns import named_columns
 from rewindow.testing.passes import (
     CRASH,
     Died,
@@ -381,7 +382,7 @@ def _after(operator: Any, before: DataFrame, after: DataFrame) -> pa.Table:
         )
         new = after.where(~F.col(DELETED)).drop(DELETED) if DELETED in after.columns else after
         after = kept.unionByName(new)
-    return after.select(*operator.state_columns().names).toArrow()
+    return after.select(*named_columns(operator.state_columns().names)).toArrow()
 
 
 def _frame(

@@ -97,8 +97,9 @@ def test_configuration_decides_the_versions_of_operators(
 
 def test_given_property_changes_the_columns_downstream(settings: Callable[[str], Config]) -> None:
     given = overrides_from({"counts.by": '["customer"]', "top.by": '["customer"]'}, OPTION)
-    loaded = load_application(busiest(settings, '["shop"], tol', '["customer"], tol'), "busiest",
-                              given=given)  # fmt: skip
+    loaded = load_application(
+        busiest(settings, '["shop"], tol', '["customer"], tol'), "busiest", given=given
+    )
     validate(loaded.app, recorded={"sales": SALES})
     assert loaded.app.nodes["top"].output_ports()["out"].schema.names == ["customer", "sales"]
 
@@ -121,7 +122,7 @@ def test_given_property_changes_the_columns_downstream(settings: Callable[[str],
         ('source = "top"', 'source = "sales"', ".outputs.top] source: no operator has the name"),
         ('"count(*)"', '"quantile(price, 2)"', "aggregates.sales: a quantile is from 0 to 1"),
     ],
-)  # fmt: skip
+)
 def test_wrong_sections_are_named_with_their_key(
     settings: Callable[[str], Config],
     old: str,

@@ -256,7 +256,7 @@ def test_results_do_not_depend_on_the_partitions_of_spark(spark: SparkSession) -
         (Split(columns=COLUMNS, conditions={"rest": "true"}), "the name of another port"),
         (Union(columns=COLUMNS, ports=("a", "a")), "named twice"),
     ],
-)  # fmt: skip
+)
 def test_wrong_properties_are_named(operator: FrameOperator, message: str) -> None:
     [wrong] = operator.wrong_properties()
     assert message in f"{wrong.path}: {wrong.message}"

@@ -175,12 +175,14 @@ class Aggregate(SpanningOperator):
         results: list[Column] = []
         for number, call in enumerate(calls):
             if call.function in _FREQUENT:
+                # Each tuple carries the count of its value, so that one aggregation is enough.
                 [value] = named_columns([call.column])
                 alike = Window.partitionBy(*groups, value)
                 rows = rows.withColumn(f"_count_{number}", F.count(value).over(alike))
             results += self._results(call, number)
         found = rows.groupBy(*groups).agg(*results)
         if self.emit_empty:
+            # Only a window that ends an application window has a result.
             windows = context.frame(rows.sparkSession).withColumnRenamed(WINDOW, ORIGIN)
             due = windows.where(first_result(F.col(ORIGIN), context) == F.col(ORIGIN))
             counts = [F.coalesce(call.name, F.lit(0)).alias(call.name) for call in calls]
@@ -198,6 +200,7 @@ class Aggregate(SpanningOperator):
             low, high = _range_names(call.name)
             return [F.min(value).alias(low), F.max(value).alias(high)]
         if call.function in _ORDERED:
+            # Structs compare field by field: the smallest one is of the first tuple.
             order = F.struct(ORIGIN, *named_columns(self.order_by), value.alias("value"))
             found = F.min(order) if call.function == "first" else F.max(order)
             return [found.getField("value").alias(call.name)]
@@ -205,6 +208,7 @@ class Aggregate(SpanningOperator):
             count = F.col(f"_count_{number}")
             count = -count if call.function == "most_frequent" else count
             ranked = F.struct(count.alias("count"), value.alias("value"))
+            # The smallest count comes first, then the smallest value: ties are decided too.
             chosen = F.min(F.when(value.isNotNull(), ranked))
             return [chosen.getField("value").alias(call.name)]
         if call.function in _NUMBERS:
@@ -217,6 +221,7 @@ class Aggregate(SpanningOperator):
         if call.function in ("sum", "avg"):
             kind = self.columns.field(call.column).type
             if call.function == "avg" and pa.types.is_decimal(kind):
+                # Spark adds decimals exactly, so its average does not depend on an order.
                 return F.avg(value)
             total = F.sum(value)
             if pa.types.is_floating(kind):

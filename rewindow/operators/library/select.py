@@ -46,7 +46,9 @@ class Select(ColumnsOperator):
             self.check_sql("where", self.where)
         self.check_known("keep", self.keep or ())
         for name, sql in self.expressions.items():
-            self.check_sql(f"expressions.{name}", sql)
+            # A column's name may have characters that SQL would read as something else.
+            if sql not in self.columns.names:
+                self.check_sql(f"expressions.{name}", sql)
         for name in self.types:
             if name not in self.expressions:
                 raise ValueError(f"types.{name}: there is no such expression")
@@ -96,6 +98,7 @@ class Select(ColumnsOperator):
         if name not in self.expressions:
             return named_columns([name])[0].alias(name)
         sql = self.expressions[name]
+        # The cast makes the declared type true: Spark's own for `number * 2` may be another one.
         value = named_columns([sql])[0] if sql in self._input_kinds() else F.expr(sql)
         return value.cast(from_arrow_type(kind)).alias(name)
 

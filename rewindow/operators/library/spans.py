@@ -64,11 +64,13 @@ class SpanningOperator(ColumnsOperator):
         rows = self._rows(inputs, state)
         window = F.col(WINDOW)
         windowing = context.windowing
+        # First and last need the window of a tuple after it has got that of the result.
         rows = rows.withColumn(ORIGIN, window)
         if windowing.application == 1:
             return rows
         result = first_result(window, context)
         if windowing.slide is not None:
+            # A tuple is part of a result every `slide` windows while it is in sight.
             results = F.sequence(result, last_result(window, context), F.lit(windowing.slide))
             result = F.explode(F.when(last_result(window, context) >= result, results))
         return rows.withColumn(WINDOW, result).where(
@@ -127,6 +129,7 @@ def first_result(window: Column, context: OperatorContext) -> Column:
     if windowing.slide is None:
         last = window - F.pmod(window, F.lit(windowing.application)) + windowing.application - 1
         return last if context.end is None else F.least(last, F.lit(context.end))
+    # There is no result before as many windows as it looks back over.
     whole = F.lit(windowing.application - 1)
     return F.greatest(whole, window + F.pmod(whole - window, F.lit(windowing.slide)))
 

@@ -54,6 +54,7 @@ class Split(ColumnsOperator):
 
         rows = self.passed(inputs[ROWS])
         ports = {}
+        # Null counts as false: every tuple must go somewhere.
         no_other: Column = F.lit(True)
         for port, sql in self.conditions.items():
             condition = or_false(F.expr(sql))

@@ -66,6 +66,7 @@ class TopN(SpanningOperator):
         """Returns the first tuples of each window: a tuple after them is in no result."""
         if self._windowing.application == 1:
             return self.passed(rows)
+        # The first of a union are among the first of its parts, so the state stays small.
         return self._first(self.passed(rows)).drop(_RANK)
 
     def transform(
@@ -103,6 +104,7 @@ class TopN(SpanningOperator):
         return orders
 
     def _ties(self) -> list[tuple[str, bool]]:
+        # Tuples that are equal in all columns are the same tuple to a reader. Maps have no order.
         ties = []
         for field in self.event_columns():
             if not pa.types.is_map(field.type):
