@@ -31,7 +31,11 @@ def operators(
     if as_json:
         print_json([asdict(page) for page in pages])
     elif name is None:
-        print_rows("", ("operator", ""), [(page.name, page.line) for page in pages])
+        print_rows(
+            "",
+            ("operator", ""),
+            [(page.name, page.line) for page in pages],
+        )
     else:
         _show(pages[0])
 

@@ -51,7 +51,12 @@ def defined_application(
         if attributes.source is None:
             draft.refuse(where, "source: an output needs the operator whose tuples it has")
             continue
-        handle = draft.end_of(where, "source", attributes.source, ())
+        handle = draft.end_of(
+            where,
+            "source",
+            attributes.source,
+            (),
+        )
         if handle is not None and handle.operator is None:
             draft.refuse(where, f'source: no operator has the name "{attributes.source}"')
         elif handle is not None:
@@ -194,7 +199,12 @@ class _Draft:
             return None
         feeds: dict[str, Any] = {}
         for port, source in inputs.items():
-            handle = self.end_of(where, f"inputs.{port}", source, (*path, name))
+            handle = self.end_of(
+                where,
+                f"inputs.{port}",
+                source,
+                (*path, name),
+            )
             if handle is None:
                 continue
             if handle.operator is None:

@@ -232,7 +232,14 @@ def _properties(kind: type[FrameOperator], attributes: str) -> list[PropertyLine
         if not field.is_required():
             default = json.dumps(field.get_default(call_default_factory=True), default=str)
         key = field.alias or name
-        found.append(PropertyLine(key, _type_text(field.annotation), default, about.get(name, "")))
+        found.append(
+            PropertyLine(
+                key,
+                _type_text(field.annotation),
+                default,
+                about.get(name, ""),
+            )
+        )
     return found
 
 
@@ -254,7 +261,14 @@ def _type_text(annotation: Any) -> str:
         return _type_text(arguments[0])
     if origin is not None:
         return " or ".join(dict.fromkeys(map(_type_text, arguments)))
-    return _TYPES.get(annotation, getattr(annotation, "__name__", str(annotation)))
+    return _TYPES.get(
+        annotation,
+        getattr(
+            annotation,
+            "__name__",
+            str(annotation),
+        ),
+    )
 
 
 def _plain(text: str) -> str:

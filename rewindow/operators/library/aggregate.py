@@ -227,7 +227,11 @@ class Aggregate(SpanningOperator):
             if pa.types.is_floating(kind):
                 # Addition of floating-point numbers depends on its order: the order is their own.
                 numbers = F.array_sort(F.collect_list(value.cast("double")))
-                added = F.aggregate(numbers, F.lit(0.0), lambda one, other: one + other)
+                added = F.aggregate(
+                    numbers,
+                    F.lit(0.0),
+                    lambda one, other: one + other,
+                )
                 total = F.when(F.count(value) > 0, added)
             return total if call.function == "sum" else total.cast("double") / _nonzero(value)
         functions = {

@@ -71,7 +71,11 @@ class SpanningOperator(ColumnsOperator):
         result = first_result(window, context)
         if windowing.slide is not None:
             # A tuple is part of a result every `slide` windows while it is in sight.
-            results = F.sequence(result, last_result(window, context), F.lit(windowing.slide))
+            results = F.sequence(
+                result,
+                last_result(window, context),
+                F.lit(windowing.slide),
+            )
             result = F.explode(F.when(last_result(window, context) >= result, results))
         return rows.withColumn(WINDOW, result).where(
             F.col(WINDOW).between(context.first, context.last)
