@@ -33,7 +33,7 @@ from rewindow.settings.config import Config
 DRILL_WINDOWS = 60
 DRILL_KILLS = 5
 GROUPS = 6
-"""Commit groups of a candidate."""
+"""Commit groups of a candidate; fewer where they cannot all have the same number of windows."""
 _ONCE = (Step.FENCED, Step.RESUMED, Step.JOINED)
 """Steps that an attempt goes through once."""
 _IN_A_GROUP = (
@@ -157,7 +157,7 @@ def drill(
     told = listener or Silent()
     seed = random.SystemRandom().randrange(1, 10_000) if seed is None else seed
     asked = [Mode.parse(mode).name for mode in modes]
-    request = _recent(
+    request = recent_request(
         config,
         ReplayRequest(application, **replay_options),
         windows,
@@ -194,6 +194,7 @@ def kills_of(plan: Plan, kills: int, *, every_step: bool, seed: int) -> list[Kil
     """
     source = random.Random(f"{seed} {plan.mode_name}")
     places = [one.name for one in plan.containers] if plan.is_divided else [""]
+    groups = -(-len(plan.range) // (plan.group_windows or 1))
     found = []
     for place in places:
         for step in _ONCE:
@@ -202,7 +203,7 @@ def kills_of(plan: Plan, kills: int, *, every_step: bool, seed: int) -> list[Kil
             found.append(
                 Kill(
                     step,
-                    source.randint(1, GROUPS),
+                    source.randint(1, groups),
                     place,
                 )
             )
@@ -212,7 +213,7 @@ def kills_of(plan: Plan, kills: int, *, every_step: bool, seed: int) -> list[Kil
     return found if every_step else source.choices(found, k=kills)
 
 
-def _recent(config: Config, request: ReplayRequest, windows: int) -> ReplayRequest:
+def recent_request(config: Config, request: ReplayRequest, windows: int) -> ReplayRequest:
     """Returns a request for the last windows of a range, in commit groups of equal size.
 
     Raises:

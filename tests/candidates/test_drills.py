@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +15,13 @@ from typer.testing import CliRunner
 from rewindow import cli
 from rewindow.application import MODES
 from rewindow.candidates import drills
-from rewindow.candidates.drills import GROUPS, Kill, drill, kills_of
+from rewindow.candidates.drills import GROUPS, Kill, drill, kills_of, recent_request
 from rewindow.crash import Step, check_crash
 from rewindow.errors import InputError
 from rewindow.launcher import Outcome, Submission, loop
 from rewindow.ledger import Ledger
+from rewindow.planning import draft_plan
+from rewindow.planning.request import ReplayRequest
 from rewindow.settings.config import Config
 from tests.recovery.here import jobs_here
 from tests.recovery.project import FIRST, WINDOWS, Project, make_project
@@ -123,6 +126,18 @@ def test_every_step_of_every_container_is_a_crash_point(config: Config) -> None:
     assert {kill.container for kill in found} == {"sums", "totals", "lossy", "assembly"}
     same = [kills_of(plan, 5, every_step=False, seed=7) for _ in range(2)]
     assert same[0] == same[1] != kills_of(plan, 5, every_step=False, seed=8)
+
+
+@pytest.mark.parametrize("windows", [3, 7, 13])
+def test_kills_are_drawn_only_in_groups_that_exist(config: Config, windows: int) -> None:
+    request = ReplayRequest("totals", last=FIRST + windows - 1)
+    plan = draft_plan(config, recent_request(config, request, windows)).plan
+    last = math.ceil(windows / math.ceil(windows / GROUPS))
+    drawn = set()
+    for seed in range(1, 20):
+        for kill in kills_of(plan, 0, every_step=True, seed=seed):
+            drawn.add(kill.group)
+    assert drawn == set(range(1, last + 1))
 
 
 def test_drill_is_rejected_unless_the_settings_allow_it(tmp_path: Path) -> None:
