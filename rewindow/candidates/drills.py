@@ -17,7 +17,7 @@ from rewindow.application import Mode
 from rewindow.certificate import Certificate, certify
 from rewindow.certificate.certificate import DIFFERENT
 from rewindow.crash import ASSEMBLY, Step
-from rewindow.errors import InputError
+from rewindow.errors import InputError, Interrupted, RewindowError
 from rewindow.inspection.counts import count_replay
 from rewindow.launcher.loop import run_attempts
 from rewindow.ledger import Ledger
@@ -144,6 +144,7 @@ def drill(
 
     Raises:
         InputError: the settings do not allow drills, or no state is published before the windows.
+        Interrupted: the user has stopped it.
         RewindowError: see plan and replay.
     """
     if not config.replay.drills:
@@ -156,7 +157,7 @@ def drill(
         raise InputError(f"a drill needs at least {GROUPS} windows and one kill")
     told = listener or Silent()
     seed = random.SystemRandom().randrange(1, 10_000) if seed is None else seed
-    asked = [Mode.parse(mode).name for mode in modes]
+    asked = dict.fromkeys(Mode.parse(mode).name for mode in modes)
     request = recent_request(
         config,
         ReplayRequest(application, **replay_options),
@@ -176,6 +177,14 @@ def drill(
                 seed=seed,
             ):
                 results.append(drills.kill(found, kill))
+    except RewindowError as error:
+        if error.exit_code != Interrupted.exit_code:
+            raise
+        raise Interrupted(
+            "the drill was stopped by the user",
+            detail="Its candidates are deleted.",
+            hint=f"Begin again with: rewindow drill {application} --seed {seed}",
+        ) from error
     finally:
         drills.delete()
     assert request.first is not None and request.last is not None

@@ -17,7 +17,7 @@ from rewindow.application import MODES
 from rewindow.candidates import drills
 from rewindow.candidates.drills import GROUPS, Kill, drill, kills_of, recent_request
 from rewindow.crash import Step, check_crash
-from rewindow.errors import InputError
+from rewindow.errors import InputError, Interrupted
 from rewindow.launcher import Outcome, Submission, loop
 from rewindow.ledger import Ledger
 from rewindow.planning import draft_plan
@@ -113,6 +113,22 @@ def test_drill_kills_real_jobs_of_several_containers(
     report = json.loads(result.stdout)
     assert report["kept"] and len(report["kills"]) == 4
     assert len({kill["container"] for kill in report["kills"]}) > 1
+
+
+def test_stopped_drill_deletes_its_candidates_and_names_none(
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
+        resume = f"Go on with: rewindow replay --resume {submission.replay_id}"
+        stopped = Interrupted("stopped by the user", hint=resume)
+        return Outcome(130, str(stopped), retryable=False, facts={}, error=stopped.parts)
+
+    monkeypatch.setattr(loop, "run", run)
+    with pytest.raises(Interrupted, match="candidates are deleted") as stopped:
+        drill(config, "totals", seed=4)
+    assert stopped.value.hint == "Begin again with: rewindow drill totals --seed 4"
+    assert tables_of(config) == []
 
 
 def test_every_step_of_every_container_is_a_crash_point(config: Config) -> None:
