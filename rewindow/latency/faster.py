@@ -27,13 +27,15 @@ def parse_faster(texts: Sequence[str]) -> dict[str, Fraction]:
     """Returns factors by operator from texts such as `count=2x`.
 
     Raises:
-        InputError: a text has another form.
+        InputError: a text has another form, or an operator is named twice.
     """
-    factors = {}
+    factors: dict[str, Fraction] = {}
     for text in texts:
         match = _FASTER.fullmatch(text)
         if match is None:
             raise InputError(f'"{text}" is not OPERATOR=FACTORx', hint=_HINT)
+        if match["name"] in factors:
+            raise InputError(f'--faster names operator "{match["name"]}" twice')
         factors[match["name"]] = Fraction(match["factor"])
     return factors
 

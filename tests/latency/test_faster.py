@@ -166,3 +166,8 @@ def test_partitions_of_a_logical_operator_get_faster_together() -> None:
     rows += [("c1", 0, 1, 40, "c", 1, 1), ("c2", 0, 1, 60, "c", 1, 1)]
     changed = latency.what_if(ended(graph, rows), {"count": 2})
     assert changed.latency.tolist() == [[0], [20], [30]]
+
+
+def test_operator_that_is_named_twice_fails() -> None:
+    with pytest.raises(InputError, match='--faster names operator "C" twice'):
+        latency.parse_faster(["C=2x", "D=2x", "C=3x"])
