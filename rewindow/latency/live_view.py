@@ -147,14 +147,17 @@ def live(
         rows,
         graph,
         settings,
+        at_ms,
     )
+    if not every.num_rows:
+        raise InputError("statistics have no row with an end time")
     received = every.filter(pc.field("received_ms") <= at_ms)
     if not received.num_rows:
         span = pc.min_max(every["received_ms"]).as_py()
         raise InputError(
             f"no statistics were received up to {_time(at_ms)}",
-            hint=f"The first row was received at {_time(span['min'] or 0)}, the last at "
-            f"{_time(span['max'] or 0)}.",
+            hint=f"The first row was received at {_time(span['min'])}, the last at "
+            f"{_time(span['max'])}.",
         )
     planner = _Planner(layout, settings)
     # Windows before those that are kept, counted from the operator that is furthest back, decide

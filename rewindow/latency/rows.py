@@ -52,7 +52,12 @@ class Statistics(NamedTuple):
     faults: list[dict[str, Any]]
 
 
-def read_statistics(rows: pa.Table, graph: LatencyGraph, settings: LatencyConfig) -> Statistics:
+def read_statistics(
+    rows: pa.Table,
+    graph: LatencyGraph,
+    settings: LatencyConfig,
+    at_ms: int | None = None,
+) -> Statistics:
     """Returns statistics with corrected end times.
 
     Args:
@@ -60,6 +65,7 @@ def read_statistics(rows: pa.Table, graph: LatencyGraph, settings: LatencyConfig
             `partition` is 0. Other columns are ignored.
         graph: must have every operator of the rows.
         settings: number of samples, and the timeout.
+        at_ms: heartbeats received later are not among the faults; by default all are.
 
     Raises:
         InputError: a column is missing, has another type, or has nulls; an operator is unknown.
@@ -80,6 +86,7 @@ def read_statistics(rows: pa.Table, graph: LatencyGraph, settings: LatencyConfig
             received_ms,
             own,
             settings,
+            at_ms,
         )
         end_ms[own] += skew_ms
         beyond = averages[np.abs(averages) > settings.heartbeat_timeout_ms]
@@ -161,8 +168,10 @@ def _skews(
     received_ms: Ints,
     own: Ints,
     settings: LatencyConfig,
+    at_ms: int | None,
 ) -> tuple[Ints, Ints]:
-    """Returns the correction of each row of a container, and that of each heartbeat.
+    """Returns the correction of each row of a container, and that of each heartbeat received by
+    then.
 
     A sample is a heartbeat, however many rows it has. The correction is the average of the newest
     samples up to a row's own heartbeat, in order of receipt, then of sending (L6, L7).
@@ -181,10 +190,11 @@ def _skews(
     is_new = np.ones(len(own), dtype=bool)
     is_new[1:] = (received[1:] != received[:-1]) | (sent[1:] != sent[:-1])
     averages = moving_averages((received - sent)[is_new], settings.skew_samples)
+    known = averages if at_ms is None else averages[received[is_new] <= at_ms]
     del received, sent
     skew_ms = np.empty_like(own)
     skew_ms[order] = averages[np.cumsum(is_new, dtype=np.int32) - 1]
-    return skew_ms, averages
+    return skew_ms, known
 
 
 def moving_averages(samples: Ints, count: int) -> Ints:

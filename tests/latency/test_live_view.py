@@ -25,6 +25,7 @@ CHAIN: dict[str, Any] = {
     "width_ms": 500,
     "operators": [{"name": "a"}, {"name": "b", "inputs": [["i", "a"]]}],
 }
+GRAPH = latency.parse_graph(CHAIN)
 
 
 def live(graph: dict[str, Any], rows: list[Row], at_ms: int, **settings: int) -> dict[str, Any]:
@@ -183,3 +184,18 @@ def test_live_view_of_a_long_run_depends_on_recent_windows_alone() -> None:
     recent = example_rows(range(300, 400))
     wanted = live(EXAMPLE, recent, 10**9, windows_kept=50)
     assert live(EXAMPLE, rows, 10**9, windows_kept=50) == wanted
+
+
+def test_live_view_names_only_clock_faults_that_were_known_by_then() -> None:
+    rows = [row("a", 1, 500, 500), row("b", 1, 540, 550)]
+    rows.append(("a", 0, 2, 1_000, "a", 1_000, 90_000_000))
+    assert live(CHAIN, rows, 600)["clockFaults"] == []
+    [fault] = live(CHAIN, rows, 90_000_000)["clockFaults"]
+    assert (fault["container"], fault["heartbeats"]) == ("a", 1)
+
+
+@pytest.mark.parametrize("rows", [[], [("a", 0, 1, None, "a", 500, 500)]])
+def test_statistics_without_an_end_time_have_no_live_view(rows: list[Row]) -> None:
+    with pytest.raises(InputError, match="no row with an end time") as error:
+        latency.live(latency.SCHEMA.empty_table() if not rows else table(rows), GRAPH, 600)
+    assert not error.value.hint
