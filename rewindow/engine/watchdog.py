@@ -6,10 +6,12 @@ The watchdog runs in the job itself, where the stages of Spark are known.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
 
+from rewindow.errors import RewindowError
 from rewindow.windows import describe_seconds
 
 _LOOKS = 50
@@ -81,7 +83,9 @@ class Watchdog:
 
     def _watch(self) -> None:
         while not self._ended.wait(self.limit / _LOOKS):
-            self.look()
+            # A ledger that does not take the end of the attempt now is asked again later.
+            with contextlib.suppress(RewindowError):
+                self.look()
 
 
 def _doing() -> str:

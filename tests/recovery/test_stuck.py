@@ -4,6 +4,7 @@ windows.
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,22 @@ def test_attempt_with_a_hung_python_function_is_ended_and_resumed(tmp_path: Path
     assert ends_of(tmp_path) == [AttemptEnd.STUCK, AttemptEnd.DONE]
     [stuck] = [line for line in said if "is stuck" in line]
     assert "Spark runs stage" in stuck and "tasks done" in stuck and "resuming" in stuck
+
+
+def test_watchdog_barks_again_after_a_ledger_that_did_not_answer() -> None:
+    barked: list[str] = []
+    heard = threading.Event()
+
+    def bark(words: str) -> None:
+        barked.append(words)
+        if len(barked) == 1:
+            raise RewindowError("the ledger does not answer")
+        heard.set()
+
+    dog = Watchdog(0.05, 1, 0, bark)
+    dog.start()
+    assert heard.wait(30)
+    dog.stop()
 
 
 @pytest.mark.recovery_matrix
