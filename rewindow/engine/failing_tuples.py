@@ -182,6 +182,11 @@ class FailingTuples:
                 detail=detail,
                 hint=self._hint,
             )
+        # A search commits nothing for a long time; its lines show that the attempt is not stuck.
+        self._report(
+            f"window {window} is searched for failing tuples: its commit group is computed again, "
+            f"{self._jobs} of at most {JOBS_MAX} times"
+        )
 
     def _search(
         self,

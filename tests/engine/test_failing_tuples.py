@@ -126,6 +126,9 @@ def test_tuple_operator_completes_without_its_failing_tuples(project: Project) -
 def test_frame_operator_completes_without_its_failing_tuple(project: Project) -> None:
     plan = replay(project, "one", kind="frames", poison="c9")
     assert failed(project, plan) == {"sums.events.failed": recorded(project, "c9")}
+    # Each line shows the watchdog that the attempt is not stuck.
+    searching = [line for line in project.lines if "searched for failing tuples" in line]
+    assert len(searching) > 3 and "computed again, 2 of at most 40 times" in searching[1]
     check_equal(project, plan, kind="frames", poison="c9")
 
 
