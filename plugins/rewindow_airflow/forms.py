@@ -199,7 +199,7 @@ def drill_params(names: list[str], default: str | None = None) -> dict[str, Para
             title="Recovery modes",
             description="Of operators without a mode; one after the other.",
         ),
-        "windows": _number("Windows", section=_DRILL, description="Empty: 60, up to the last one."),
+        "windows": _number("Windows", section=_DRILL, description="Empty: 60."),
         "kills": _number("Kills in each mode", section=_DRILL, description="Empty: 5."),
         "every_step": Param(
             False,

@@ -17,6 +17,7 @@ from rewindow.application import Mode
 from rewindow.certificate import Certificate, certify
 from rewindow.certificate.certificate import DIFFERENT
 from rewindow.crash import ASSEMBLY, Step
+from rewindow.engine.ports import stateful_operators
 from rewindow.errors import InputError, Interrupted, RewindowError
 from rewindow.inspection.counts import count_replay
 from rewindow.launcher.loop import run_attempts
@@ -25,6 +26,7 @@ from rewindow.ledger.replays import SAMPLE
 from rewindow.names import container_id
 from rewindow.planning import create_replay, draft_plan
 from rewindow.planning.request import ReplayOptions, ReplayRequest
+from rewindow.planning.start_state import newest_published
 from rewindow.progress.listener import Listener, Silent
 from rewindow.recovery import Candidate, Plan
 from rewindow.sequences import excluding, quantity
@@ -135,7 +137,7 @@ def drill(
         application: its name.
         modes: recovery modes of operators without a mode; one after the other. By default that of
             the replay options.
-        windows: number of windows, up to the last one of the range.
+        windows: number of windows, see `recent_request`.
         kills: kills in each mode.
         every_step: kill at every step of the commit protocol instead, in every container.
         seed: draws steps and groups; a new one by default.
@@ -223,19 +225,36 @@ def kills_of(plan: Plan, kills: int, *, every_step: bool, seed: int) -> list[Kil
 
 
 def recent_request(config: Config, request: ReplayRequest, windows: int) -> ReplayRequest:
-    """Returns a request for the last windows of a range, in commit groups of equal size.
+    """Returns a request for recent windows of a range, in commit groups of equal size.
+
+    They are the last windows of the range. For an application with a state, they are those that
+    follow the newest published state before the last ones.
 
     Raises:
-        InputError: the state before them is not published.
+        InputError: no state in the range is published before the last windows.
     """
-    plan = draft_plan(config, request).plan
+    preview = draft_plan(config, request)
+    plan = preview.plan
     first = max(plan.first, plan.last - windows + 1)
-    count = plan.last - first + 1
-    size = -(-count // GROUPS)
-    changed = replace(
+    has_state = bool(stateful_operators(preview.loaded.app))
+    if has_state and first > plan.first and not (request.initial_state or request.state_from):
+        published = config.checkpoints_table(request.application)
+        versions = preview.loaded.versions(request.checkpoint_windows)
+        newest, _ = newest_published(published, preview.loaded.app, versions, first - 1)
+        if newest is None or newest < plan.first - 1:
+            raise InputError(
+                f'no state of application "{request.application}" is published before window '
+                f"{first}",
+                detail="A drill is short, so it does not compute all windows before it.",
+                hint="Publish a replay that ends there, or add --initial-state.",
+            )
+        first = newest + 1
+    last = min(plan.last, first + windows - 1)
+    size = -(-(last - first + 1) // GROUPS)
+    return replace(
         request,
         first=first,
-        last=plan.last,
+        last=last,
         from_time=None,
         to_time=None,
         group_windows=size,
@@ -243,13 +262,6 @@ def recent_request(config: Config, request: ReplayRequest, windows: int) -> Repl
         candidate=Candidate(drill=True),
         reason=SAMPLE,
     )
-    if draft_plan(config, changed).plan.start.source == "warm_up":
-        raise InputError(
-            f'no state of application "{request.application}" is published before window {first}',
-            detail="A drill is short, so it does not compute all windows before it.",
-            hint="Publish a replay that ends there, or add --initial-state.",
-        )
-    return changed
 
 
 @dataclass

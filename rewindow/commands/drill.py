@@ -36,7 +36,11 @@ def drill(
         typer.Option(help="Recovery mode of operators without a mode; may be repeated."),
     ] = None,
     windows: Annotated[
-        int, typer.Option(help="Number of windows, up to the last one of the range.")
+        int,
+        typer.Option(
+            help="Number of windows: the last ones, or those after the newest published state "
+            "before them."
+        ),
     ] = DRILL_WINDOWS,
     kills: Annotated[int, typer.Option(help="Number of kills in each mode.")] = DRILL_KILLS,
     every_step: Annotated[

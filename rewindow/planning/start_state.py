@@ -72,7 +72,7 @@ def find_start_state(
         return StartState(source="initial", window=before)
     published = config.checkpoints_table(loaded.app.name)
     taken_from = path_in(config.state, published)
-    earlier, others = _newest_published(published, loaded.app, versions, before)
+    earlier, others = newest_published(published, loaded.app, versions, before)
     if earlier == before:
         table = Table.open(published)
         rows = stored.rows_at(table, before)
@@ -115,7 +115,7 @@ def find_start_state(
     )
 
 
-def _newest_published(
+def newest_published(
     path: Location,
     app: Application,
     versions: Mapping[str, OperatorVersion],

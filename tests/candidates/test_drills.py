@@ -18,7 +18,7 @@ from rewindow.candidates import drills
 from rewindow.candidates.drills import GROUPS, Kill, drill, kills_of, recent_request
 from rewindow.crash import Step, check_crash
 from rewindow.errors import InputError, Interrupted
-from rewindow.launcher import Outcome, Submission, loop
+from rewindow.launcher import Outcome, Submission, loop, verbs
 from rewindow.ledger import Ledger
 from rewindow.planning import draft_plan
 from rewindow.planning.request import ReplayRequest
@@ -182,3 +182,17 @@ def test_drill_rejects_what_it_cannot_do(
     with pytest.raises(InputError, match=words):
         drill(config, "totals", **options)  # type: ignore[arg-type]
     assert Ledger.open(config.ledger_url).replays.newest() == []
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("here")
+def test_drill_begins_after_the_newest_published_state_before_the_last_windows(
+    config: Config,
+) -> None:
+    for first, last in ((FIRST, FIRST + 9), (FIRST + 10, FIRST + WINDOWS - 1)):
+        done = verbs.replay(config, "totals", first=first, last=last)
+        verbs.publish(config, done.replay_id, accept="not checked")
+    request = recent_request(config, ReplayRequest("totals"), 7)
+    assert (request.first, request.last) == (FIRST + 10, FIRST + 16)
+    with pytest.raises(InputError, match="no state of application"):
+        recent_request(config, ReplayRequest("totals", first=FIRST + 12), 7)
