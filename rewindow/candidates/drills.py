@@ -240,12 +240,16 @@ def recent_request(config: Config, request: ReplayRequest, windows: int) -> Repl
     if has_state and first > plan.first and not (request.initial_state or request.state_from):
         published = config.checkpoints_table(request.application)
         versions = preview.loaded.versions(request.checkpoint_windows)
-        newest, _ = newest_published(published, preview.loaded.app, versions, first - 1)
+        app = preview.loaded.app
+        newest, others = newest_published(published, app, versions, first - 1)
         if newest is None or newest < plan.first - 1:
+            detail = "A drill is short, so it does not compute all windows before it."
+            if others:
+                detail = f"Another version of {', '.join(others)} made the published states."
             raise InputError(
                 f'no state of application "{request.application}" is published before window '
                 f"{first}",
-                detail="A drill is short, so it does not compute all windows before it.",
+                detail=detail,
                 hint="Publish a replay that ends there, or add --initial-state.",
             )
         first = newest + 1
