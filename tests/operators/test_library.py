@@ -262,7 +262,7 @@ def test_wrong_properties_are_named(operator: FrameOperator, message: str) -> No
     assert message in f"{wrong.path}: {wrong.message}"
 
 
-def test_sql_keywords_are_not_columns() -> None:
+def test_sql_keywords_and_lambda_parameters_pass_the_check_of_columns() -> None:
     sql = "case when `number` in (1, 2) then upper(key) like 'a%' else date '2020-01-01' < now end"
     assert "now" in Select(columns=COLUMNS, where=sql).wrong_properties()[0].message
     for known in (

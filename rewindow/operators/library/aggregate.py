@@ -58,7 +58,8 @@ class Aggregate(SpanningOperator):
     about a sliding one; it belongs to its last window. A window without tuples has no result.
     Null is a value of `by` like any other, and otherwise left out, but for `first` and `last`.
     Sums of floating-point numbers add them in ascending order, so that results are equal whatever
-    the number of partitions.
+    the number of partitions; a task then has the numbers of a group in memory. Use decimals where
+    groups are large.
 
     Attributes:
         aggregates: by name of the column one of sum, count, avg, unique, min, max, range (two
