@@ -152,6 +152,9 @@ class _Draft:
         if feeds is None:
             return None
         operator = self._operator(where, kind, values, feeds)
+        if operator.wrong_properties():
+            # Its ports are not known, so nothing can be told of what reads them.
+            return None
         unknown = [port for port in feeds if port not in operator.input_ports()]
         if unknown:
             known = ", ".join(operator.input_ports())

@@ -33,7 +33,7 @@ SALES = pa.schema(
     ]
 )
 """Columns of the streams `sales` and `returns`, which the examples read."""
-_RULES = re.compile(r"\s*\([A-Z]\d+(?:(?:, | to )[A-Z]\d+)*\)")
+_RULES = re.compile(r" \((?:docs/rules/[^)]*|[A-Z]\d+(?:(?:, | to )[A-Z]\d+)*)\)")
 _EXAMPLE = re.compile(r"\n*Example:")
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*\n(?:        .*\n)*)", re.MULTILINE)
 _TYPES = {
@@ -273,4 +273,4 @@ def _type_text(annotation: Any) -> str:
 
 def _plain(text: str) -> str:
     """Returns a piece of a docstring in one line, without the rules that it cites."""
-    return " ".join(_RULES.sub("", text).split())
+    return _RULES.sub("", " ".join(text.split()))

@@ -227,7 +227,7 @@ class Aggregate(SpanningOperator):
             total = F.sum(value)
             if pa.types.is_floating(kind):
                 # Addition of floating-point numbers depends on its order: the order is their own.
-                numbers = F.array_sort(F.collect_list(value.cast("double")))
+                numbers = F.sort_array(F.collect_list(value.cast("double")))
                 added = F.aggregate(
                     numbers,
                     F.lit(0.0),
