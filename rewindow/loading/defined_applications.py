@@ -153,7 +153,7 @@ class _Draft:
             return None
         operator = self._operator(where, kind, values, feeds)
         if operator.wrong_properties():
-            # Its ports are not known, so nothing can be told of what reads them.
+            # Its ports are not known, so those that read it cannot be checked.
             return None
         unknown = [port for port in feeds if port not in operator.input_ports()]
         if unknown:
