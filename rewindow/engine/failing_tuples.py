@@ -34,6 +34,7 @@ from rewindow.errors import RewindowError
 from rewindow.facts.group_facts import check_error_counts
 from rewindow.facts.window_facts import WindowFacts
 from rewindow.names import quoted_column
+from rewindow.sequences import quantity
 from rewindow.spark.frames import to_frame
 from rewindow.spark.transient_errors import has_lost_worker
 from rewindow.storage import Table, query
@@ -342,9 +343,12 @@ class FailingTuples:
         counts = known.group_by(_WINDOW).aggregate([([], "count_all")])
         counted = WindowFacts.of(counts.rename_columns([_WINDOW, "tuples"]))
         check_error_counts(self._planned.plan, {str(handle): counted})
+        window = rows[_WINDOW][0].as_py()
+        is_staged = window >= self._planned.plan.first
+        place = f"put into {handle}" if is_staged else "left out of the warm-up"
         self._report(
-            f'operator "{node.name}" fails at {rows.num_rows:,} tuples, such as that of window '
-            f"{rows[_WINDOW][0]}, {rows[POSITION][0]} ({rows[DETAIL][0]}): they go to {handle}"
+            f'operator "{node.name}" fails at {quantity(rows.num_rows, "tuple")}, {place}; the '
+            f"first is in window {window}, {rows[POSITION][0]} ({rows[DETAIL][0]})"
         )
         return True
 

@@ -160,6 +160,8 @@ class GroupRunner:
             folder = result.folders[name] = self._folder(name, mark, staged)
             rows = self._failing.rows(handle)
             if rows is None:
+                # All groups of a warm-up have the same folder.
+                folder.delete_tree()
                 folder.make_folder()
             else:
                 errors = as_errors(rows, columns, name, replay_id, self._epoch)

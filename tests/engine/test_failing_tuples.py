@@ -30,7 +30,7 @@ from rewindow.settings.config import Config, StreamConfig
 from rewindow.storage import Table, query
 from tests.recovery import project as projects
 from tests.recovery.here import jobs_here
-from tests.recovery.project import WINDOWS, Project, make_project
+from tests.recovery.project import FIRST, WINDOWS, Project, make_project
 from tests.recovery.promises import last_state, lost_windows
 from tests.recovery.test_kills import group_of_job
 
@@ -58,9 +58,9 @@ def project(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 def planned(project: Project, name: str, **options: Any) -> Plan:
     mode = options.pop("mode", "exactly_once")
     given = {"group_windows": options.pop("group_windows", WINDOWS)}
-    properties = options.pop("properties", None)
-    if properties:
-        given["properties"] = properties
+    for option in ("properties", "first"):
+        if option in options:
+            given[option] = options.pop(option)
     return project.plan_of("poison", name, mode, parameters=options, **given)
 
 
@@ -231,6 +231,17 @@ def test_quarantined_tuple_stays_out_of_windows_that_are_computed_again(
     assert sorted(wrote.to_pylist()) == attempts
 
 
+def test_warm_up_leaves_failing_tuples_out(project: Project) -> None:
+    # The tuple is in window 1009, and a group of the warm-up follows its own.
+    first = FIRST + 15
+    plan = planned(project, "one", poison="b7", group_windows=6, first=first)
+    assert project.attempt("one").exit_code == 0, project.lines[-5:]
+    assert not failed(project, plan)["totals.events.failed"]
+    assert any("fails at 1 tuple, " in line and "warm-up" in line for line in project.lines)
+    clean = replay(project, "clean", poison="b7", skips="yes", first=first)
+    assert last_state(project.config, plan) == last_state(project.config, clean)
+
+
 @pytest.mark.long
 def test_failing_tuples_are_published_explained_and_fed_back(project: Project) -> None:
     # Rules: R94
@@ -271,7 +282,7 @@ def test_search_that_is_killed_starts_again(
     killed = threading.Event()
 
     def kill(line: str) -> None:
-        if "they go to" in line and not killed.is_set():
+        if "put into sums.events.failed" in line and not killed.is_set():
             killed.set()
             os.killpg(group_of_job(), signal.SIGKILL)
 
