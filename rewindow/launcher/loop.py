@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
-from rewindow.errors import RewindowError
+from rewindow.errors import Interrupted, RewindowError
 from rewindow.launcher.attempts import (
     INTERRUPTS,
     Outcome,
@@ -45,6 +45,7 @@ def run_attempts(
         crash: drill: kill the job at STEP:GROUP@ATTEMPT.
 
     Raises:
+        Interrupted: the user has stopped it.
         RewindowError: an attempt failed for good, or all allowed ones were used up.
     """
     told = listener or Silent()
@@ -75,12 +76,27 @@ def _run_to_end(
         if outcome.exit_code == 0 and submission.replay_id == replay_id:
             return outcome
         if outcome.exit_code == 0:
+            _check_interrupt(replay_id)
             continue
         if not outcome.retryable:
             raise failure(outcome)
         again = False
         first_line = (outcome.message.splitlines() or ["without a message"])[0]
         told.warn(f"attempt {submission.epoch} ended: {first_line}; resuming")
+
+
+def _check_interrupt(replay_id: str) -> None:
+    """Begins no further container after Ctrl-C, which a job in its last commit group ignores.
+
+    Raises:
+        Interrupted: it was pressed while the last job ran.
+    """
+    if INTERRUPTS.asked:
+        raise Interrupted(
+            "stopped by the user",
+            detail="What was committed is kept.",
+            hint=f"Go on with: rewindow replay --resume {replay_id}",
+        )
 
 
 def _run_together(
@@ -117,6 +133,7 @@ def _run_together(
             wait(running.values(), return_when=FIRST_COMPLETED)
             for name in [name for name, future in running.items() if future.done()]:
                 running.pop(name).result()
+            _check_interrupt(plan.replay_id)
 
 
 def run_plain(
