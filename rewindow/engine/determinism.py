@@ -14,6 +14,7 @@ import numpy as np
 from rewindow.errors import NotDeterministicError
 from rewindow.facts.closeness import are_close, in_one_order, sort_key
 from rewindow.facts.window_facts import Ids, WindowFacts
+from rewindow.names import whole_replay
 from rewindow.spark.digests import NOT_DIGESTED
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def check_recomputed(replay_id: str, outputs: Iterable[RecomputedOutput]) -> Non
         hint="Look for wall clock, random numbers or order in its operators, or declare a "
         "tolerance "
         "of the output if only floats differ; then abandon the replay: rewindow abandon "
-        f"{replay_id}",
+        f"{whole_replay(replay_id)}",
     )
 
 

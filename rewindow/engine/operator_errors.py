@@ -13,6 +13,7 @@ from rewindow.application import Node
 from rewindow.errors import InputError, RewindowError
 from rewindow.loading.catalog import application_modules
 from rewindow.loading.user_lines import UserLine, class_lines, raised_at
+from rewindow.names import whole_replay
 from rewindow.recovery import Plan
 from rewindow.sequences import excluding
 from rewindow.spark.heap import computing
@@ -88,9 +89,10 @@ def next_steps(plan: Plan) -> str:
     """Returns what to do after an operator has failed: mended code is other code, so the range is
     planned anew.
     """
+    whole = whole_replay(plan.replay_id)
     return (
-        f"Mend it, then plan the range again: rewindow abandon {plan.replay_id} && {plan.command}; "
-        f"or, if the cause was not in the code: rewindow replay --resume {plan.replay_id}"
+        f"Mend it, then plan the range again: rewindow abandon {whole} && {plan.command}; "
+        f"or, if the cause was not in the code: rewindow replay --resume {whole}"
     )
 
 

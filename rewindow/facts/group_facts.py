@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from rewindow.application import Output
 from rewindow.errors import InputError, TableError
 from rewindow.facts.window_facts import COUNTS_SCHEMA, Ids, WindowFacts, unequal
+from rewindow.names import whole_replay
 from rewindow.recovery import Plan
 from rewindow.storage.fields import fields_without
 from rewindow.storage.layout import FACTS_SCHEMA
@@ -152,7 +153,7 @@ def check_error_counts(plan: Plan, digests: Mapping[str, WindowFacts]) -> None:
                 detail="Nothing of its commit group was committed.",
                 hint="Mend the operator or its input, or raise the setting; then plan the range "
                 "again: "
-                f"rewindow abandon {plan.replay_id}",
+                f"rewindow abandon {whole_replay(plan.replay_id)}",
             )
 
 

@@ -8,6 +8,7 @@ from rewindow.errors import RewindowError
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import ReplayState
 from rewindow.loading.catalog import check_code, load_planned
+from rewindow.names import whole_replay
 from rewindow.recovery import Plan
 from rewindow.settings.config import Config
 from rewindow.spark.heap import is_repeated
@@ -81,5 +82,5 @@ def check_attempts(config: Config, ledger: Ledger, plan: Plan) -> None:
             detail="What it had committed is kept.",
             hint=f"See why (rewindow status {plan.replay_id}), mend it, then: "
             f"rewindow replay --resume {plan.replay_id} --again; or give it up: rewindow abandon "
-            f"{plan.replay_id}",
+            f"{whole_replay(plan.replay_id)}",
         )

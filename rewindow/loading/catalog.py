@@ -28,7 +28,7 @@ from rewindow.loading.defined_applications import (
 from rewindow.loading.operator_versions import operator_codes, operator_versions
 from rewindow.loading.stream_applications import stream_application
 from rewindow.loading.user_lines import raised_at
-from rewindow.names import check_name, did_you_mean
+from rewindow.names import check_name, did_you_mean, whole_replay
 from rewindow.recovery import TUPLE_ORDER, OperatorVersion, Plan
 from rewindow.sequences import names_of
 from rewindow.settings.config import FILLED, HEARTBEAT, WINDOWS, ApplicationConfig, Config
@@ -426,7 +426,7 @@ def check_code(plan: Plan, loaded: LoadedApplication) -> None:
     Raises:
         CheckpointError: one of the fingerprints or the order differs.
     """
-    again = f"rewindow abandon {plan.replay_id} && {plan.command}"
+    again = f"rewindow abandon {whole_replay(plan.replay_id)} && {plan.command}"
     if plan.tuple_order != TUPLE_ORDER and _depends_on_order(loaded.app):
         raise CheckpointError(
             f'replay "{plan.replay_id}" was planned with another order of tuples between operators',

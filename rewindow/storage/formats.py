@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from rewindow.errors import TableError
-from rewindow.names import stream_of
+from rewindow.names import stream_of, whole_replay
 from rewindow.storage.delta import Table
 from rewindow.storage.log_gaps import restore_hint
 
@@ -100,7 +100,7 @@ def check_format(table: Table, kind: TableKind) -> Table:
 def _way_out(table: Table, kind: TableKind) -> str:
     name = table.path.name
     if kind in _STAGED:
-        replay = table.path.parent.name
+        replay = whole_replay(table.path.parent.name)
         return f"Abandon the replay and plan its range again: rewindow abandon {replay}"
     if kind in (TableKind.STATES, TableKind.QUARANTINE):
         return (

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from rewindow.errors import TableError
 from rewindow.location import Location
-from rewindow.names import files_name, stream_of
+from rewindow.names import files_name, stream_of, whole_replay
 from rewindow.sequences import names_of
 
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -59,8 +59,8 @@ def restore_hint(table: Location) -> str:
     replay = table.parent
     if replay.parent.name == "replays":
         return (
-            f"{hint} Without one: abandon the replay (rewindow abandon {replay.name}) and plan its "
-            "range again."
+            f"{hint} Without one: abandon the replay (rewindow abandon "
+            f"{whole_replay(replay.name)}) and plan its range again."
         )
     if replay.name != "streams":
         return hint

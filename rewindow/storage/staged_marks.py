@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from rewindow.errors import TableError
 from rewindow.location import Location
+from rewindow.names import whole_replay
 from rewindow.recovery import Plan
 from rewindow.sequences import names_of
 from rewindow.storage.delta import Table
@@ -135,7 +136,8 @@ def _as_made(plan: Plan) -> Plan:
 
 
 def _plan_again(plan: Plan) -> str:
-    return f"abandon the replay (rewindow abandon {plan.replay_id}) and plan its range again."
+    whole = whole_replay(plan.replay_id)
+    return f"abandon the replay (rewindow abandon {whole}) and plan its range again."
 
 
 def plan_in(root: Location) -> Plan:

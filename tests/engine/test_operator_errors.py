@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rewindow.engine.operator_errors import next_steps
 from rewindow.errors import InputError, RewindowError
-from rewindow.launcher import loop, verbs
+from rewindow.launcher import begin_attempt, loop, verbs
 from rewindow.ledger import Ledger
 from rewindow.settings.config import Config
 from rewindow.storage import Table
@@ -185,3 +186,13 @@ def test_error_at_import_names_the_line_in_the_application_folder(
         verbs.plan(config, "broken")
     assert words in caught.value.detail
     assert ("inside transform" in caught.value.hint) == ("F.lit" in code) and caught.value.hint
+
+
+def test_next_steps_after_a_failed_container_name_the_whole_replay(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    project.plan_of("three_modes", "one", "exactly_once")
+    begin_attempt(project.config, "one")
+    [container] = Ledger.open(project.config.ledger_url).replays.containers("one")
+    steps = next_steps(container.read_plan())
+    assert "rewindow abandon one && " in steps and steps.endswith("--resume one")
+    verbs.abandon(project.config, "one", "it failed")
