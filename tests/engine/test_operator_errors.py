@@ -195,4 +195,4 @@ def test_next_steps_after_a_failed_container_name_the_whole_replay(tmp_path: Pat
     [container] = Ledger.open(project.config.ledger_url).replays.containers("one")
     steps = next_steps(container.read_plan())
     assert "rewindow abandon one && " in steps and steps.endswith("--resume one")
-    verbs.abandon(project.config, "one", "it failed")
+    verbs.abandon(project.config, "one", reason="it failed")
