@@ -116,11 +116,12 @@ def read_live_statistics(
 
 
 def _further(name: str, sealed: str, tables: Mapping[str, Table]) -> dict[str, Any]:
-    """Returns the values of a further column: of at most STEPS stretches of windows the first
-    window, least, mean and largest value; of each operator mean and largest value.
+    """Returns the finite values of a further column: of at most STEPS stretches of windows the
+    first window, least, mean and largest value; of each operator mean and largest value.
     """
     figures = f"avg({quoted(name)}) as mean, max({quoted(name)}) as most"
-    known = f"{sealed} and {quoted(name)} is not null"
+    # NaN is greater than infinity, and both would hide all other values of a curve.
+    known = f"{sealed} and abs(cast({quoted(name)} as double)) < cast('Infinity' as double)"
     steps = query(
         f"""select min("{WINDOW}") as first, min({quoted(name)}) as least, {figures}
         from t cross join (select min("{WINDOW}") as a, max("{WINDOW}") as b from t where {sealed})

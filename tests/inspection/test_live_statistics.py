@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from rewindow import latency
 from rewindow.application import Application, FrameOperator, InputPort, OutputPort
@@ -15,6 +17,7 @@ from rewindow.inspection.live_statistics import graph_of, read_live_statistics
 from rewindow.latency import EndedLatency
 from rewindow.latency.report import ORIGINS
 from rewindow.settings.config import Config, LatencyConfig, StreamConfig
+from rewindow.storage import Table, query
 from tests.latency.live_run import FIRST, GRAPH, OFFSETS_MS, simulate, write_statistics
 from tests.latency.reference import Reference
 
@@ -96,6 +99,17 @@ def test_further_columns_are_kept_over_time_and_by_operator(tmp_path: Path) -> N
     assert max(most for *_, most in queue["operators"]) == 89
     (cpu, _) = read_live_statistics(config, "live", FIRST + 7, FIRST + 8).further
     assert [step[0] for step in cpu["steps"]] == [FIRST + 7, FIRST + 8]
+
+
+def test_values_that_are_not_finite_are_left_out_of_further_columns(tmp_path: Path) -> None:
+    config = write_statistics(tmp_path, simulate(400).rows)
+    wanted = read_live_statistics(config, "live").further
+    stream = Table.open(config.stream_table("live"))
+    rows = query('select * from t order by "offset" limit 3', t=stream)
+    place = rows.schema.get_field_index("cpu")
+    values = pa.array([math.nan, math.inf, -math.inf])
+    write_deltalake(stream.delta, rows.set_column(place, "cpu", values), mode="append")
+    assert read_live_statistics(config, "live").further[0] == wanted[0]
 
 
 def test_stream_without_statistics_fails_with_the_setting(tmp_path: Path) -> None:
