@@ -83,7 +83,7 @@ class Watchdog:
 
     def _watch(self) -> None:
         while not self._ended.wait(self.limit / _LOOKS):
-            # A ledger that does not take the end of the attempt now is asked again later.
+            # If the ledger does not take the end of the attempt now, the next look tries again.
             with contextlib.suppress(RewindowError):
                 self.look()
 

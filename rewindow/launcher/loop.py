@@ -86,7 +86,7 @@ def _run_to_end(
 
 
 def _check_interrupt(replay_id: str) -> None:
-    """Begins no further container after Ctrl-C, which a job in its last commit group ignores.
+    """Ends the replay after Ctrl-C, which a job in its last commit group ignores.
 
     Raises:
         Interrupted: it was pressed while the last job ran.
@@ -94,8 +94,8 @@ def _check_interrupt(replay_id: str) -> None:
     if INTERRUPTS.asked:
         raise Interrupted(
             "stopped by the user",
-            detail="What was committed is kept.",
-            hint=f"Go on with: rewindow replay --resume {replay_id}",
+            detail="Committed windows are kept.",
+            hint=f"Resume it: rewindow replay --resume {replay_id}",
         )
 
 

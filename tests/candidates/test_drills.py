@@ -186,7 +186,7 @@ def test_drill_rejects_what_it_cannot_do(
 
 @pytest.mark.long
 @pytest.mark.usefixtures("here")
-def test_drill_begins_after_the_newest_published_state_before_the_last_windows(
+def test_drill_takes_windows_after_the_newest_published_state_before_the_last_windows(
     config: Config,
 ) -> None:
     for first, last in ((FIRST, FIRST + 9), (FIRST + 10, FIRST + WINDOWS - 1)):

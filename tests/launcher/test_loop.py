@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_interrupt_in_the_last_group_of_a_container_begins_no_other_container(
+def test_interrupt_in_the_last_group_of_a_container_starts_no_other_container(
     tmp_path: Path,
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
@@ -39,4 +39,4 @@ def test_interrupt_in_the_last_group_of_a_container_begins_no_other_container(
     with pytest.raises(Interrupted, match="stopped by the user") as stopped:
         loop.run_attempts(project.config, "one")
     assert begun == ["one@sums"]
-    assert stopped.value.hint == "Go on with: rewindow replay --resume one"
+    assert stopped.value.hint == "Resume it: rewindow replay --resume one"
