@@ -206,7 +206,7 @@ def replay(plan: BaseOperator, **arguments: Any) -> MappedOperator:
 
 
 def check(plan: BaseOperator, **arguments: Any) -> BaseOperator:
-    """Returns the task that holds the output against its expectations."""
+    """Returns the task that checks the output against its expectations."""
     return RewindowCheckOperator(
         replay=_replay_of(plan),
         **{"task_id": "check_windows", **arguments},
@@ -235,7 +235,7 @@ def publish(plan: BaseOperator, **arguments: Any) -> BaseOperator:
 
 
 def report_gaps(stream: str, **arguments: Any) -> BaseOperator:
-    """Returns the task that lists windows empty and missing, and the silent stretches of each
+    """Returns the task that lists empty and missing windows, and the silent stretches of each
     key.
     """
     return ReportGapsOperator(stream=stream, **{"task_id": "report_gaps", **arguments})

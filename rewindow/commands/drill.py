@@ -47,7 +47,8 @@ def drill(
         bool, typer.Option("--every-step", help="Kill at every step of every container instead.")
     ] = False,
     seed: Annotated[
-        int | None, typer.Option(help="Draws steps and groups; a new one by default.", min=1)
+        int | None,
+        typer.Option(help="Seed that draws steps and groups; by default a new one.", min=1),
     ] = None,
     state_from: StateFrom = None,
     initial_state: InitialState = False,

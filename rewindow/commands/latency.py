@@ -27,8 +27,8 @@ from rewindow.windows import WindowRange, parse_time
 _SHOWN = 20
 _HEADINGS = {
     "latencyMA": "average",
-    "p95": "95 %",
-    "max": "most",
+    "p95": "95th percentile",
+    "max": "maximum",
     "onCriticalPath": "windows on critical path",
     "slowestUpstream": "slowest upstream",
     "compute_seconds": "computing s",
@@ -57,11 +57,11 @@ def latency(
     last: Last = None,
     at: Annotated[
         str | None,
-        typer.Option(help="Show the live view of this time, ISO 8601."),
+        typer.Option(help="Show what was known at this time during the run, ISO 8601."),
     ] = None,
     faster: Annotated[
         list[str] | None,
-        typer.Option(help="OPERATOR=2x: if the operator were twice as fast; may be repeated."),
+        typer.Option(help="OPERATOR=2x: what if it were twice as fast? May be repeated."),
     ] = None,
     page: Annotated[bool, typer.Option("--page", help="Draw a page, and print its path.")] = False,
     as_json: AsJson = False,
@@ -242,12 +242,12 @@ def _facts(found: Mapping[str, Any]) -> None:
     print_facts(
         {
             "latency": f"{total['mean']:,.1f} ms on average, {total['median']:,.1f} median, "
-            f"{total['p95']:,} in 95 %, {total['max']:,} at most",
+            f"{total['p95']:,} 95th percentile, {total['max']:,} maximum",
             f"window {found['window']}": _path(found),
             "longest path": f"{found['longestLatency']:,} ms, an upper bound: "
             + " > ".join(found["longestPath"]),
             "incomplete": f"{found['incompleteWindows']:,} windows, {found['cutWindows']:,} cut",
-            "negative": f"{found['negativeDifferences']:,} differences count as 0",
+            "negative": f"{found['negativeDifferences']:,} differences were below 0 and count as 0",
             **_faults(found),
         }
     )

@@ -123,9 +123,11 @@ def _show_checkpoints(found: VerifiedReplay) -> None:
         if one.damage:
             out.print(escape(f"window {one.window}: {one.damage}; {one.cost}"))
     if found.restored is None:
-        out.print(escape(f"a resume cannot restore a checkpoint: {found.why}"))
+        out.print(escape(f"a resume cannot restore any checkpoint: {found.why}"))
     else:
-        out.print(escape(f"a resume restores that of window {found.restored}: {found.why}"))
+        out.print(
+            escape(f"a resume restores the checkpoint of window {found.restored}: {found.why}")
+        )
         out.print(escape(found.recovery))
 
 

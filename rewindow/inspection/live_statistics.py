@@ -82,8 +82,8 @@ def read_live_statistics(
             f'stream "{stream}" has no column "{WINDOW}", the window of the live run',
             detail="The column window_id of a recorded stream is the window in which a row was "
             "recorded.",
-            hint=f'Leave window_id out with keep, and write select = {{ {WINDOW} = "window_id" }} '
-            f"into [streams.{stream}].",
+            hint=f'Write select = {{ {WINDOW} = "window_id" }}, and a keep without window_id, into '
+            f"[streams.{stream}].",
         )
     selected = [f'"{WINDOW}" as window_id']
     for name in SCHEMA.names:

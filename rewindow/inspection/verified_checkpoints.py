@@ -1,5 +1,5 @@
-"""The checkpoints of a replay, read and held against their digests, and the one that a resume would
-restore.
+"""The checkpoints of a replay, read and checked against their digests, and the one that a resume
+would restore.
 """
 
 from __future__ import annotations
@@ -121,9 +121,9 @@ def _verified(config: Config, plan: Plan) -> VerifiedReplay:
             None,
             error.primary,
         )
-    why = "the newest that is whole"
+    why = "the newest undamaged one"
     if not plan.mode.may_lose:
-        why += " and that every table has reached"
+        why += " that every table has reached"
     for one in found:
         if one.window > recovery.restored:
             reason = "damaged" if one.damage else "ahead of a table"

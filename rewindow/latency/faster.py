@@ -49,8 +49,8 @@ def what_if(found: EndedLatency, faster: Mapping[str, Fraction | int]) -> EndedL
 
     Args:
         found: the latencies as recorded.
-        faster: by operator how many times faster; all partitions of it are. An input operator has
-            no own time, so that nothing changes with it.
+        faster: how many times as fast each operator would be, with all its partitions. An input
+            operator has no own time, so that nothing changes with it.
 
     Raises:
         InputError: an operator is unknown, or a factor is below 1 or above 1,000,000.
@@ -60,7 +60,7 @@ def what_if(found: EndedLatency, faster: Mapping[str, Fraction | int]) -> EndedL
     for name, given in faster.items():
         factor = Fraction(given)
         if not 1 <= factor.numerator / factor.denominator <= _FACTOR_MAX:
-            raise InputError(f'operator "{name}" cannot be {given} times faster', hint=_HINT)
+            raise InputError(f'operator "{name}" cannot be {given} times as fast', hint=_HINT)
         factors |= dict.fromkeys(_chosen(ends.layout, name), factor)
     is_changed = found.paths.on_path[sorted(factors)].any(axis=0)
     end_ms = ends.end_ms.copy()

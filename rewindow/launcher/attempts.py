@@ -406,7 +406,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def passed_on(self) -> Iterator[None]:
-        """Answers SIGINT in its own way; only the main thread can."""
+        """Handles SIGINT; without effect outside the main thread."""
         is_main = threading.current_thread() is threading.main_thread()
         if self._is_listening or not is_main:
             yield
@@ -442,13 +442,13 @@ INTERRUPTS = Interrupts()
 
 
 def note_kill(config: Config, submission: Submission, outcome: Outcome) -> None:
-    """Enters into the ledger that an attempt is gone without a word.
+    """Records in the ledger that an attempt has ended without an outcome.
 
     A ledger that does not take it is no error: the next attempt enters the end of the one before.
 
     Raises:
-        FencedError: a newer attempt has taken over, and ended this one: who launched it must not
-            begin another.
+        FencedError: a newer attempt has taken over and ended this one; its launcher must not begin
+            another.
     """
     if outcome.facts or not submission.epoch:
         return

@@ -83,7 +83,7 @@ def test_table_lists_operators_and_paths(live: Command) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--faster", "count=0x"), 'operator "count" cannot be 0 times faster'),
+        (("--faster", "count=0x"), 'operator "count" cannot be 0 times as fast'),
         (("--faster", "cuont=2x"), 'operator "cuont" is not in the graph'),
         (("--faster", "count"), '"count" is not OPERATOR=FACTORx'),
         (("--at", "noon"), 'time "noon" cannot be read'),

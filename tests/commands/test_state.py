@@ -107,9 +107,9 @@ def test_verify_shows_the_checkpoints_and_the_one_that_a_resume_restores(
     assert (state["operator"], state["rows"], state["code_version"]) == ("ranks_operator", 2, "")
     assert state["bytes"] > 100 and state["digest"] and state["schema_version"] == 1
     assert found["restored"] == 109
-    assert found["why"] == "the newest that is whole and that every table has reached"
+    assert found["why"] == "the newest undamaged one that every table has reached"
     text = command("state", "one", "--verify")[1]
-    assert "a resume restores that of window 109" in text
+    assert "a resume restores the checkpoint of window 109" in text
 
 
 def test_verify_names_a_damaged_checkpoint_and_what_its_loss_costs(
@@ -139,5 +139,5 @@ def test_verify_reports_that_no_checkpoint_can_be_restored(
     assert (code, found["restored"], found["recovery"]) == (1, None, "")
     assert "no usable checkpoint" in found["why"]
     text = command("state", "one", "--verify")[1]
-    assert "a resume cannot restore a checkpoint" in text
+    assert "a resume cannot restore any checkpoint" in text
     assert command("state", "one", "totals", "--verify")[0] == 2
