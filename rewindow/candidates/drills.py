@@ -221,7 +221,9 @@ def kills_of(plan: Plan, kills: int, *, every_step: bool, seed: int) -> list[Kil
     if plan.is_divided:
         for step in (Step.FENCED, Step.AFTER_OUTPUTS, Step.AFTER_FACTS):
             found.append(Kill(step, 1, ASSEMBLY))
-    return found if every_step else source.choices(found, k=kills)
+    if every_step:
+        return found
+    return source.sample(found, kills) if kills <= len(found) else source.choices(found, k=kills)
 
 
 def recent_request(config: Config, request: ReplayRequest, windows: int) -> ReplayRequest:

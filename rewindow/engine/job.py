@@ -107,7 +107,10 @@ def _stuck(ledger: Ledger, plan: Plan, epoch: int, words: str) -> None:
     is_again = bool(before) and before[-1].outcome == AttemptEnd.STUCK
     is_again &= (own.mark or 0) <= furthest
     kind = RewindowError if is_again else ResourceError  # The latter is tried again.
-    ledger.attempts.end(plan.replay_id, epoch, AttemptEnd.STUCK, words)
+    try:
+        ledger.attempts.end(plan.replay_id, epoch, AttemptEnd.STUCK, words)
+    except FencedError as error:  # A newer attempt runs on another host.
+        end_group(error)
     end_group(
         kind(
             words,

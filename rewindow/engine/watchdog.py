@@ -76,10 +76,11 @@ class Watchdog:
         if waited <= self.limit:
             return
         last = f"last line: {self._line}" if self._line else "it has printed nothing"
-        self._since = self._clock()
-        self._bark(
-            f"no group was committed for {describe_seconds(round(waited))}; {_doing()}; {last}"
-        )
+        self._since = since = self._clock()
+        doing = _doing()
+        if self._since != since:
+            return  # A group was committed while Spark answered.
+        self._bark(f"no group was committed for {describe_seconds(round(waited))}; {doing}; {last}")
 
     def _watch(self) -> None:
         while not self._ended.wait(self.limit / _LOOKS):

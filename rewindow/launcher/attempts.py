@@ -435,7 +435,8 @@ class Interrupts:
         self.asked = True
         for group in tuple(self._groups):
             if not _pass_on(group):
-                os.killpg(group, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(group, signal.SIGKILL)
 
 
 INTERRUPTS = Interrupts()
