@@ -1,4 +1,4 @@
-"""Aggregate: values over the tuples of a window (O113 to O120, O128, O129)."""
+"""Aggregate: sums, counts and other aggregates of the tuples of a window (O113 to O120, O128, O129)."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Call:
     """An aggregate.
 
     Attributes:
-        name: of its column in the output.
-        column: its argument, `*` for tuples.
-        share: of a quantile, 0.5 of a median.
+        name: name of its column in the output.
+        column: its argument; `*` counts tuples.
+        share: the share of a quantile; 0.5 for a median.
     """
 
     name: str
@@ -54,24 +54,26 @@ class Call:
 class Aggregate(SpanningOperator):
     """Computes aggregates over the tuples of each window, for each value of the columns `by`.
 
-    With `application_windows` the result is about an application window, with `slide_windows` too
-    about a sliding one; it belongs to its last window. A window without tuples has no result.
-    Null is a value of `by` like any other, and otherwise left out, but for `first` and `last`.
-    Sums of floating-point numbers add them in ascending order, so that results are equal whatever
-    the number of partitions; a task then has the numbers of a group in memory. Use decimals where
-    groups are large.
+    With `application_windows`, a result covers an application window. With `slide_windows` too, it
+    covers a sliding window. It is emitted in the last window that it covers. A window without
+    tuples has no result. In `by`, null is a value like any other. Aggregates ignore null, except
+    `first` and `last`. Floating-point numbers are added in ascending order, so that a sum does not
+    depend on the number of partitions. A task therefore needs memory for all numbers of a group;
+    use decimals if groups are large.
 
     Attributes:
-        aggregates: by name of the column one of sum, count, avg, unique, min, max, range (two
-            columns, NAME_min and NAME_max), first, last, median, quantile(x, 0.9), most_frequent
-            and least_frequent over a column; `count(*)` counts tuples. On a tie the most and least
-            frequent is the smallest value.
+        aggregates: the aggregate of each output column, such as `sum(price)`. Functions: sum,
+            count, avg, unique, min, max, range (two columns, NAME_min and NAME_max), first, last,
+            median, quantile(x, 0.9), most_frequent and least_frequent. `count(*)` counts tuples. If
+            values are equally frequent, the smallest one is the result.
         by: columns to group by.
-        where: SQL condition over the columns of the input; other tuples do not count.
-        order_by: columns that order tuples within a window for first and last; of equal ones first
-            has the smallest value and last the largest. By default the order of the recording.
-        emit_empty: whether counts of a window without tuples are 0; without `by` only.
-        mark_partial: whether `_rw_partial` marks results of application windows that lack windows.
+        where: SQL condition over the columns of the input; other tuples are left out.
+        order_by: columns that order the tuples of a window for first and last. Among equal tuples,
+            first returns the smallest value and last the largest. By default the order of the
+            recording.
+        emit_empty: whether counts of a window without tuples are 0; not with `by`.
+        mark_partial: whether the column `_rw_partial` marks results of application windows in which
+            windows are missing.
     """
 
     aggregates: Annotated[dict[str, str], Field(min_length=1)]
@@ -113,7 +115,7 @@ class Aggregate(SpanningOperator):
         """Returns the aggregates.
 
         Raises:
-            ValueError: one of them is not an aggregate over a column of the input.
+            ValueError: an aggregate is malformed, or its column is not in the input.
         """
         calls = []
         for name, text in self.aggregates.items():
@@ -147,7 +149,7 @@ class Aggregate(SpanningOperator):
         return pa.schema([self.columns.field(name) for name in self._kept_names()])
 
     def kept_rows(self, rows: DataFrame) -> DataFrame:
-        """Returns the tuples that count."""
+        """Returns the tuples that meet the condition `where`."""
         from pyspark.sql import functions as F
 
         kept = rows if self.where is None else rows.where(F.expr(self.where))
@@ -201,7 +203,7 @@ class Aggregate(SpanningOperator):
             low, high = _range_names(call.name)
             return [F.min(value).alias(low), F.max(value).alias(high)]
         if call.function in _ORDERED:
-            # Structs compare field by field: the smallest one is of the first tuple.
+            # Structs compare field by field, so the smallest one belongs to the first tuple.
             order = F.struct(ORIGIN, *named_columns(self.order_by), value.alias("value"))
             found = F.min(order) if call.function == "first" else F.max(order)
             return [found.getField("value").alias(call.name)]
@@ -226,7 +228,7 @@ class Aggregate(SpanningOperator):
                 return F.avg(value)
             total = F.sum(value)
             if pa.types.is_floating(kind):
-                # Addition of floating-point numbers depends on its order: the order is their own.
+                # A sum of floating-point numbers depends on their order, so they are sorted.
                 numbers = F.sort_array(F.collect_list(value.cast("double")))
                 added = F.aggregate(
                     numbers,

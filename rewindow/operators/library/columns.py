@@ -1,5 +1,5 @@
-"""The columns of a library operator: those of its input, checked where properties name them, in SQL
-too.
+"""The columns of a library operator: they follow from its input, and are checked wherever a
+property or its SQL names them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ROWS = "rows"
-"""Name of the one input port."""
+"""Name of the only input port."""
 _TOKEN = re.compile(
     r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?P<quoted>[^`]+)`"
     r"|(?P<word>[A-Za-z_]\w*)(?P<field>(?:\s*\.\s*\w+)*)\s*(?P<call>\()?|[\d.]+\w*|->|\S"
@@ -46,7 +46,8 @@ commit group ends."""
 class ColumnsOperator(FrameOperator):
     """An operator whose output columns follow from those of its input, `columns`.
 
-    In an application of rewindow.toml `columns` are set by what feeds its first input port.
+    In an application without code, Rewindow sets `columns` to those of the stream at its first
+    input port.
     """
 
     columns: pa.Schema
@@ -60,16 +61,16 @@ class ColumnsOperator(FrameOperator):
         return {ROWS: InputPort(self.event_columns())}
 
     def event_columns(self) -> pa.Schema:
-        """Returns the columns of the input that are passed on: the position of a tuple and its
-        window are not among them.
+        """Returns the columns of the input that are passed on: all except the position and the
+        window of a tuple.
         """
         return pa.schema(not_named(self.columns, BOOKKEEPING))
 
     def check_known(self, property_name: str, names: Iterable[str]) -> None:
-        """Refuses names that are not columns of the input.
+        """Rejects names that are not columns of the input.
 
         Raises:
-            ValueError: names the property and the first of them.
+            ValueError: a name is unknown; the message names the property and the first such name.
         """
         known = names_of(self.event_columns())
         for name in names:
@@ -80,10 +81,10 @@ class ColumnsOperator(FrameOperator):
                 )
 
     def check_sql(self, property_name: str, sql: str) -> None:
-        """Refuses SQL that names other columns than those of the input, or changes from run to run.
+        """Rejects SQL that names unknown columns, or whose value changes from run to run.
 
         Raises:
-            ValueError: names the property and what is wrong.
+            ValueError: the SQL is wrong; the message names the property and the error.
         """
         if not sql.strip():
             raise ValueError(f"{property_name}: the expression is empty")
@@ -102,10 +103,10 @@ class ColumnsOperator(FrameOperator):
 
 
 def check_twice(property_name: str, names: Iterable[str]) -> None:
-    """Refuses output columns whose names differ by case at most.
+    """Rejects output columns whose names are equal or differ only in case.
 
     Raises:
-        ValueError: names the property and the columns.
+        ValueError: there are such columns; the message names the property and the columns.
     """
     twice = repeated_names(names)
     if twice:
@@ -113,9 +114,9 @@ def check_twice(property_name: str, names: Iterable[str]) -> None:
 
 
 def _doubtful(sql: str, known: Container[str]) -> tuple[list[str], list[str]]:
-    """Returns the words of an expression that change from run to run, and those that are not known.
+    """Returns the names in an expression that change from run to run, and the unknown names.
 
-    Only a look at its words: Spark, which is not started before a replay, reads it whole.
+    This only scans the words. Spark parses the whole expression in the replay.
     """
     changing = []
     unknown = []
@@ -127,5 +128,5 @@ def _doubtful(sql: str, known: Container[str]) -> tuple[list[str], list[str]]:
             changing.append(name)
         elif token["quoted"] or not (token["call"] or _WORDS.fullmatch(name.lower())):
             unknown.append(name)
-    # The parameters of a lambda function are names too, and no columns.
+    # The parameters of a lambda function are names too, but not columns.
     return changing, [] if "->" in sql else unknown

@@ -1,4 +1,4 @@
-"""Select: tuples, columns and expressions (docs/rules/operators.md section 11)."""
+"""Select: filters tuples, and chooses and computes columns (docs/rules/operators.md section 11)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ if TYPE_CHECKING:
 
 
 class Select(ColumnsOperator):
-    """Filters tuples, chooses and computes columns, and makes tuples of the items of a list.
+    """Filters tuples, chooses and computes columns, and turns the items of a list into tuples.
 
-    `where` and `expressions` are SQL over the columns of the input. An expression that is more than
-    a column needs its type in `types`, since the columns of every port are known before a replay
-    starts Spark (O109 to O112, O125).
+    `where` and `expressions` are SQL over the columns of the input. Each expression that is not
+    just the name of a column needs its type in `types`, because Rewindow must know the columns of
+    every port before it starts Spark (O109 to O112, O125).
 
     Attributes:
         where: a condition; tuples for which it is false or null are left out.
         keep: columns of the input to keep; by default all.
-        expressions: further columns by name; one of the same name replaces the input's.
-        types: by name of an expression its type as in SQL, such as "double" or "array<string>".
-        explode: a column with a list: a tuple for each item, in its place; none for an empty list.
+        expressions: SQL expression of each further column; a column of the same name is replaced.
+        types: SQL type of each expression, such as "double" or "array<string>".
+        explode: a column with lists. Each item becomes a tuple, in which it replaces the list; an
+            empty list yields no tuple.
     """
 
     where: str | None = None

@@ -1,5 +1,5 @@
-"""Application and sliding windows of frame operators: which tuples a result is about, and which
-ones the state keeps for later results (O128, W18, W27, X8).
+"""Application and sliding windows of frame operators: the tuples that a result covers, and those
+that the state keeps for later results (O128, W18, W27, X8).
 """
 
 from __future__ import annotations
@@ -20,24 +20,21 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 ORIGIN = "_window"
-"""Window of a tuple, where `window_id` is that of the result."""
+"""Column with the window of a tuple; `window_id` is then the window of the result."""
 PARTIAL = "_rw_partial"
 
 
 class SpanningOperator(ColumnsOperator):
-    """An operator with a result for each of its application or sliding windows, in their last
-    window.
+    """An operator that emits the result of each application or sliding window in its last window.
 
-    With application windows the state has the tuples of those that are still open, as `kept_rows`
-    returns them; without, an operator has no state.
+    With application windows, the state contains the tuples of the open ones, as `kept_rows` returns
+    them. Without application windows, the operator has no state.
     """
 
     mark_partial: bool = Field(default=False)
 
     def state_columns(self) -> pa.Schema | None:
-        """Returns the columns of tuples that later results are about; None without application
-        windows.
-        """
+        """Returns the columns of the tuples in the state; None without application windows."""
         if self._windowing.application == 1:
             return None
         return pa.schema([(WINDOW, pa.int64()), *self.kept_columns()])
@@ -56,8 +53,9 @@ class SpanningOperator(ColumnsOperator):
         state: DataFrame | None,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns tuples by the window of the result that they are part of, `window_id`, and by
-        their window, `_window`: of the results of a group.
+        """Returns the tuples of all results of a commit group.
+
+        `window_id` is the window of the result, `_window` the window of the tuple itself.
         """
         from pyspark.sql import functions as F
 
@@ -70,7 +68,7 @@ class SpanningOperator(ColumnsOperator):
             return rows
         result = first_result(window, context)
         if windowing.slide is not None:
-            # A tuple is part of a result every `slide` windows while it is in sight.
+            # A tuple is part of a result every `slide` windows, as long as results look back to it.
             results = F.sequence(
                 result,
                 last_result(window, context),
@@ -88,7 +86,7 @@ class SpanningOperator(ColumnsOperator):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns the tuples that results after the group are about."""
+        """Returns the tuples that results after the group need."""
         from pyspark.sql import functions as F
 
         rows = self._rows(inputs, state)
@@ -103,8 +101,8 @@ class SpanningOperator(ColumnsOperator):
         return rows if state is None else union_all([rows, state])
 
     def with_partial(self, results: DataFrame, context: OperatorContext) -> DataFrame:
-        """Returns results, with `_rw_partial` where `mark_partial` asks for it: whether windows of
-        the application window are missing (X8).
+        """Returns the results. With `mark_partial`, the column `_rw_partial` shows whether windows
+        of the application window are missing (X8).
         """
         from pyspark.sql import functions as F
 
@@ -125,7 +123,7 @@ class SpanningOperator(ColumnsOperator):
 def first_result(window: Column, context: OperatorContext) -> Column:
     """Returns the window with the first result that a tuple of a window is part of.
 
-    The application window that is open where the recording ends has its result there (W23).
+    If an application window is open at the end of the recording, its result is there (W23).
     """
     from pyspark.sql import functions as F
 
@@ -133,7 +131,7 @@ def first_result(window: Column, context: OperatorContext) -> Column:
     if windowing.slide is None:
         last = window - F.pmod(window, F.lit(windowing.application)) + windowing.application - 1
         return last if context.end is None else F.least(last, F.lit(context.end))
-    # There is no result before as many windows as it looks back over.
+    # The first result comes after all the windows that it looks back over.
     whole = F.lit(windowing.application - 1)
     return F.greatest(whole, window + F.pmod(whole - window, F.lit(windowing.slide)))
 

@@ -1,4 +1,4 @@
-"""Split, Union and Sample: tuples take one way or another and stay as they are
+"""Split, Union and Sample: divide, combine and sample streams without changing the values of tuples
 (docs/rules/operators.md section 11).
 """
 
@@ -21,11 +21,11 @@ REST = "rest"
 
 
 class Split(ColumnsOperator):
-    """Sends each tuple to the port of the first condition that is true; others to `rest` (O124).
+    """Sends each tuple to the port of the first condition that is true; otherwise to `rest` (O124).
 
     Attributes:
-        conditions: by output port an SQL condition over the columns of the input, in their order.
-        every: whether a tuple goes to the ports of all its conditions that are true.
+        conditions: SQL condition of each output port, checked in the order of the ports.
+        every: whether a tuple goes to the ports of all conditions that are true.
     """
 
     conditions: Annotated[dict[str, str], Field(min_length=1)]
@@ -65,12 +65,12 @@ class Split(ColumnsOperator):
 
 
 class Union(ColumnsOperator):
-    """Puts streams with the same columns together; `Merge` does so in the order of event time
+    """Combines streams with the same columns; `Merge` combines them in the order of event time
     (O124).
 
     Attributes:
-        ports: names of the input ports. Further columns of any but the first input are left out.
-        source: name of a further column with the port that a tuple came through.
+        ports: names of the input ports. Columns that the first input does not have are left out.
+        source: name of a further column with the input port of the tuple.
     """
 
     ports: Annotated[tuple[str, ...], Field(min_length=2)] = ("left", "right")
@@ -109,12 +109,12 @@ class Union(ColumnsOperator):
 
 
 class Sample(ColumnsOperator):
-    """Passes on a part of the keys, with all their tuples: the same keys in every window and in
+    """Passes on all tuples of a sample of the keys. The sample is the same in every window and in
     every replay; a larger fraction only adds keys (O126, O143).
 
     Attributes:
-        fraction: part of the keys, more than 0 and at most 1.
-        key: the columns whose values decide.
+        fraction: fraction of the keys, more than 0 and at most 1.
+        key: the columns that form the key.
     """
 
     fraction: Annotated[float, Field(gt=0, le=1)]

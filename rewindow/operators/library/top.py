@@ -25,16 +25,18 @@ _RANK = "_rank"
 class TopN(SpanningOperator):
     """Passes on the first `top` tuples of each window, by default the largest ones (O121).
 
-    The order is total: tuples that are equal by `by` come in ascending order of all their columns.
-    Null comes last. With `application_windows` the window is an application window, whose tuples
-    leave in its last window; the state then has the first `top` tuples of each of its windows.
+    The order is total: tuples with equal values of `by` are in ascending order of all their
+    columns. Null comes last. With `application_windows`, the first `top` tuples of an application
+    window are emitted in its last window. The state then contains the first `top` tuples of each
+    window in it.
 
     Attributes:
         top: number of tuples of a window, 1 or more.
         by: columns to order by, the largest value first; "name asc" puts the smallest first.
-        per: columns; with them, the first `top` tuples for each of their values.
-        rank: name of a further column that counts the tuples of a window from 1.
-        mark_partial: whether `_rw_partial` marks results of application windows that lack windows.
+        per: columns to group by; each group has its first `top` tuples.
+        rank: name of a further column with the rank of each tuple, from 1.
+        mark_partial: whether the column `_rw_partial` marks results of application windows in which
+            windows are missing.
     """
 
     top: Annotated[int, Field(ge=1)]
@@ -63,10 +65,10 @@ class TopN(SpanningOperator):
         return self.event_columns()
 
     def kept_rows(self, rows: DataFrame) -> DataFrame:
-        """Returns the first tuples of each window: a tuple after them is in no result."""
+        """Returns the first tuples of each window, because results contain only these."""
         if self._windowing.application == 1:
             return self.passed(rows)
-        # The first of a union are among the first of its parts, so the state stays small.
+        # The first tuples of an application window are among the first ones of its windows.
         return self._first(self.passed(rows)).drop(_RANK)
 
     def transform(
