@@ -1,4 +1,4 @@
-"""`rewindow drill`: jobs that are killed on purpose, and what each kill cost."""
+"""`rewindow drill`: kills jobs on purpose, and shows what each kill cost."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def drill(
     windows: Annotated[
         int,
         typer.Option(
-            help="Number of windows: the last ones, or those after the newest published state "
-            "before them."
+            help="Number of windows to replay: the last ones, or those after a published state "
+            "if the application has a state."
         ),
     ] = DRILL_WINDOWS,
     kills: Annotated[int, typer.Option(help="Number of kills in each mode.")] = DRILL_KILLS,
@@ -48,7 +48,7 @@ def drill(
     ] = False,
     seed: Annotated[
         int | None,
-        typer.Option(help="Seed that draws steps and groups; by default a new one.", min=1),
+        typer.Option(help="Seed for the random steps and groups; by default a new one.", min=1),
     ] = None,
     state_from: StateFrom = None,
     initial_state: InitialState = False,
@@ -58,9 +58,10 @@ def drill(
 ) -> None:
     """Kill jobs of candidate replays on purpose, and show what each crash costs.
 
-    Each kill is a SIGKILL of the driver's process group, at a drawn step of the commit protocol.
+    Each kill is a SIGKILL of the driver's process group, at a random step of the commit protocol.
     The candidate is resumed and compared with one that was not disturbed. Candidates cannot be
-    published; they are deleted, except those that broke a promise. Needs [replay] drills = true.
+    published. They are deleted, unless a kill cost more than its recovery mode allows. Needs
+    [replay] drills = true.
 
     Examples:
 

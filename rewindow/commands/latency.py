@@ -1,4 +1,4 @@
-"""`rewindow latency`: where the time of a live run went, from its recorded statistics; or the times
+"""`rewindow latency`: shows the latencies of a live run from its recorded statistics, or the times
 of a replay.
 """
 
@@ -36,7 +36,7 @@ _HEADINGS = {
     "tuplesPerSecond": "tuples/s",
     "criticalPath": "path",
 }
-"""Headings of columns that are called otherwise in the JSON."""
+"""Headings of columns that have another name in the JSON."""
 _IDS = ("window", "first", "last")
 
 
@@ -57,20 +57,20 @@ def latency(
     last: Last = None,
     at: Annotated[
         str | None,
-        typer.Option(help="Show what was known at this time during the run, ISO 8601."),
+        typer.Option(help="Show the latencies that were known at this time (ISO 8601)."),
     ] = None,
     faster: Annotated[
         list[str] | None,
-        typer.Option(help="OPERATOR=2x: what if it were twice as fast? May be repeated."),
+        typer.Option(help="OPERATOR=2x: estimate the effect of a faster operator; repeatable."),
     ] = None,
-    page: Annotated[bool, typer.Option("--page", help="Draw a page, and print its path.")] = False,
+    page: Annotated[bool, typer.Option("--page", help="Write a page, and print its path.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the latency of each operator of a live run, and the critical path of each window.
 
     The latencies are computed from the statistics that the run recorded, in a stream with the
-    setting `statistics_of`. Of a replay, the time of each commit group and the throughput of each
-    port are shown. Starts no JVM.
+    setting `statistics_of`. For a replay, the command shows the time of each commit group and the
+    throughput of each port. Starts no JVM.
 
     Examples:
 

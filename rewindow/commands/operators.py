@@ -14,11 +14,11 @@ from rewindow.loading.library import EXAMPLES, OperatorPage, describe_operator
 
 def operators(
     name: Annotated[
-        str | None, typer.Argument(help="Show this operator, with an example in TOML.")
+        str | None, typer.Argument(help="Show only this operator, with an example in TOML.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the operators of the library, which applications in rewindow.toml use without code.
+    """List the operators of the library, which applications in rewindow.toml can use without code.
 
     Examples:
 

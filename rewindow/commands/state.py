@@ -43,8 +43,8 @@ def command(
         bool,
         typer.Option(
             "--verify",
-            help="Read all checkpoints, and show which one a resume would restore and what damage "
-            "costs.",
+            help="Read all checkpoints; show which one a resume would restore, and the cost of "
+            "each damaged one.",
         ),
     ] = False,
     as_json: AsJson = False,
@@ -101,7 +101,7 @@ def command(
 
 
 def _verify(replay_id: str, *, as_json: bool) -> None:
-    """Prints the checkpoints of each container. Ends with DAMAGED_CODE if one is damaged."""
+    """Prints the checkpoints of each container. Exits with DAMAGED_CODE if one is damaged."""
     found = verify_checkpoints(load_project(), replay_id)
     if as_json:
         print_json({"replay": replay_id, "containers": list(map(asdict, found))})
