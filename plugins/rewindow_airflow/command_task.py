@@ -1,4 +1,4 @@
-"""Tasks that run a command of Rewindow which starts Spark jobs by itself."""
+"""The base class of tasks that run a Rewindow command, which starts Spark jobs itself."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class CommandOperator(BaseOperator):
-    """Runs a command in a separate process, which is given none of Airflow's variables.
+    """Runs a command in a separate process, without Airflow's environment variables.
 
     Args:
-        conn_id: Airflow connection of the Spark to use; by default that of rewindow.toml.
+        conn_id: Airflow connection to Spark; by default the settings of rewindow.toml count.
 
     Attributes:
-        what: noun for the command.
-        ending: last line of the log of a task that has not succeeded.
+        what: name of the command in messages.
+        ending: last line of the log if the task has not succeeded.
     """
 
     what: str
@@ -42,8 +42,8 @@ class CommandOperator(BaseOperator):
         self._told_to_end = False
 
     def on_kill(self) -> None:
-        """Ends the command with the job that it has started; Airflow calls this for a task that is
-        not to go on here.
+        """Ends the command and the job that it has started. Airflow calls this when the task must
+        stop.
         """
         self._told_to_end = True
         if self._process is not None:
@@ -55,13 +55,13 @@ class CommandOperator(BaseOperator):
 
         Args:
             config: settings in force.
-            context: Airflow's.
-            arguments: the words after `rewindow`.
+            context: Airflow context of the task.
+            arguments: command line after `rewindow`.
 
         Raises:
-            AirflowFailException: another attempt cannot help.
-            AirflowException: it failed; Airflow tries again.
-            AirflowRescheduleException: Airflow itself is about to end; this uses up no try.
+            AirflowFailException: the command failed, and another try cannot help.
+            AirflowException: the command failed; Airflow tries again.
+            AirflowRescheduleException: Airflow asked the task to end; this uses up no try.
         """
         from rewindow.launcher.attempts import job_environment
 

@@ -1,7 +1,7 @@
 """The mapped task of a replay: an instance per container, and one that assembles the replay.
 
 The instances are in the order of `Plan.jobs`. Each one waits for the instances of the containers
-that its job reads, as long as Airflow is going to run those.
+that its job reads, as long as Airflow will still run those instances.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 _OVER = ("success", "failed", "upstream_failed", "skipped", "removed")
 """States in which Airflow does not run an instance unless a person clears it."""
 _QUICK_WAITS = 8
-"""The first waits are short, since most containers are."""
+"""Number of short waits at the start, since most containers end soon."""
 NAME_TEMPLATE = "{{ task.replay.partition('@')[2] or task.replay }}"
 """Label of an instance in the grid."""
 
 
 def wait_for_upstream(config: Config, replay_id: str, context: Context, log: Any) -> None:
-    """Returns when every container that a job reads has ended; the job that assembles a replay
-    reads all of its containers.
+    """Returns if every container that a job reads has ended. The job that assembles a replay reads
+    all of its containers.
 
     Raises:
-        AirflowRescheduleException: one has not; its instance is going to run, or is running.
-        AirflowFailException: one has not, and its instance is over.
+        AirflowRescheduleException: a container has not ended, and its instance runs or will run.
+        AirflowFailException: a container has not ended, and Airflow will not run its instance.
     """
     from rewindow.ledger import Ledger
     from rewindow.ledger.replays import RUNNABLE

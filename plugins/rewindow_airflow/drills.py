@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class DrillOperator(CommandOperator):
     """Runs `rewindow drill` with the values of the form; its log has the table of all kills.
 
-    A promise that was broken fails the task for good.
+    A broken promise fails the task without another try.
     """
 
     what = "drill"

@@ -188,9 +188,9 @@ def plan_filling(stream: str, **arguments: Any) -> BaseOperator:
 
 
 def replay(plan: BaseOperator, **arguments: Any) -> MappedOperator:
-    """Returns the mapped task that computes what was planned: an instance per container, each in a
-    Spark job, and one that assembles the replay where it has several. `[replay] containers_at_once`
-    instances run at the same time.
+    """Returns the mapped task that computes the planned replay: an instance per container, each in
+    a Spark job, and one that assembles the replay if it has several containers. At most `[replay]
+    containers_at_once` instances run at the same time.
     """
     mapped = RewindowSubmitOperator.partial(
         job="replay",
@@ -249,7 +249,7 @@ def drill_dag(dag_id: str, **arguments: Any) -> DAG:
 
 
 def drill(**arguments: Any) -> BaseOperator:
-    """Returns the task that kills jobs of candidate replays on purpose, and shows what it cost."""
+    """Returns the task that kills jobs of candidate replays on purpose, and shows the cost."""
     return DrillOperator(**{"task_id": "drill_application", **arguments})
 
 

@@ -27,9 +27,11 @@ def failing_tables(
     operators: Collection[str],
     recorded: Mapping[str, pa.Schema],
 ) -> dict[PortHandle, pa.Schema]:
-    """Returns the tables of failing tuples of some operators, with their columns.
+    """Returns the tables of failing tuples of some operators, with the columns of each table.
 
     Args:
+        app: the application.
+        operators: names of the operators.
         recorded: columns of the recorded streams.
     """
     tables = {}

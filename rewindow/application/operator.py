@@ -280,8 +280,8 @@ class FrameOperator(BaseModel):
         self._windowing = windowing
 
     def set_windowing(self, windowing: Windowing) -> None:
-        """Stores the application windows that its place in an application sets, so that
-        `state_columns` may depend on them; the attributes are checked elsewhere.
+        """Stores the application windows that the application sets for this operator, so that
+        `state_columns` may depend on them. The attributes are checked elsewhere.
         """
         self._windowing = windowing
 

@@ -1,8 +1,9 @@
 """`rewindow drill`: kills the job of a candidate replay on purpose, and shows what a crash costs.
 
-Each kill has a separate candidate over the same recent windows. It is resumed, counted, and
-compared with an undisturbed candidate. All candidates are deleted afterwards, except those that
-broke a promise.
+Each kill has a separate candidate over the same recent windows. The candidate is resumed and
+compared with an undisturbed candidate, and its repeated and lost windows are counted. A promise of
+a recovery mode is the largest cost of a crash that the mode allows. If a kill breaks a promise, its
+candidate and the undisturbed one are kept. All others are deleted.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from rewindow.settings.config import Config
 DRILL_WINDOWS = 60
 DRILL_KILLS = 5
 GROUPS = 6
-"""Commit groups of a candidate; fewer where they cannot all have the same number of windows."""
+"""Number of commit groups of a candidate; smaller if the windows cannot be divided equally."""
 _ONCE = (Step.FENCED, Step.RESUMED, Step.JOINED)
 """Steps that an attempt goes through once."""
 _IN_A_GROUP = (
@@ -53,7 +54,8 @@ class Kill:
     """Where a job is killed.
 
     Attributes:
-        container: name of the container; empty where the replay has only one.
+        step: step of the commit protocol.
+        container: name of the container; empty if the replay has only one.
         group: number of the commit group, from 1.
     """
 
@@ -63,7 +65,7 @@ class Kill:
 
     @property
     def crash(self) -> str:
-        """The crash point as the job understands it: the first attempt dies there."""
+        """The crash point in the format of `--crash`; it kills the first attempt."""
         place = f"{self.step.value}:{self.group}@1"
         return f"{self.container}/{place}" if self.container else place
 
@@ -74,11 +76,11 @@ class KillResult:
 
     Attributes:
         mode: recovery mode of the killed container.
-        promised: what its mode allows a crash to cost.
-        seen: what the crash did cost.
+        promised: cost of a crash that the mode allows, as text.
+        seen: actual cost, or the ways in which the promise was broken.
         kept: whether the promise was kept.
         seconds: from the kill to the next commit; to the end of the replay if nothing was left to
-            commit.
+            commit. None if the job was not killed.
         replay: id of the candidate; it is deleted if the promise was kept.
     """
 
@@ -98,7 +100,7 @@ class DrillReport:
     """All kills of a drill.
 
     Attributes:
-        seed: draws the kills; the same seed draws the same ones.
+        seed: seed of the random choice; the same seed chooses the same kills.
     """
 
     application: str
@@ -113,7 +115,7 @@ class DrillReport:
         return all(kill.kept for kill in self.kills)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns it for programs (docs/json.md)."""
+        """Returns the report as plain values (docs/json.md)."""
         return {**asdict(self), "kills": [asdict(kill) for kill in self.kills], "kept": self.kept}
 
 
@@ -135,17 +137,18 @@ def drill(
     Args:
         config: settings in force.
         application: its name.
-        modes: recovery modes of operators without a mode; one after the other. By default that of
-            the replay options.
+        modes: recovery modes of operators without a mode, tested one after the other. By default
+            the mode of the replay options.
         windows: number of windows, see `recent_request`.
-        kills: kills in each mode.
-        every_step: kill at every step of the commit protocol instead, in every container.
-        seed: draws steps and groups; a new one by default.
+        kills: number of kills in each mode.
+        every_step: kill every container at every step of the commit protocol instead.
+        seed: seed for the random choice of steps and groups; by default a new one.
         listener: receives the progress.
         replay_options: see plan.
 
     Raises:
-        InputError: the settings do not allow drills, or no state is published before the windows.
+        InputError: the settings do not allow drills, there are too few windows or kills, or no
+            state is published before the windows.
         Interrupted: the user has stopped it.
         RewindowError: see plan and replay.
     """
@@ -200,9 +203,7 @@ def drill(
 
 
 def kills_of(plan: Plan, kills: int, *, every_step: bool, seed: int) -> list[Kill]:
-    """Returns where the jobs of a replay are killed: at drawn steps, or at every step of every
-    container.
-    """
+    """Returns the kills of a drill: at random steps, or at every step of every container."""
     source = random.Random(f"{seed} {plan.mode_name}")
     places = [one.name for one in plan.containers] if plan.is_divided else [""]
     groups = -(-len(plan.range) // (plan.group_windows or 1))
@@ -229,8 +230,8 @@ def kills_of(plan: Plan, kills: int, *, every_step: bool, seed: int) -> list[Kil
 def recent_request(config: Config, request: ReplayRequest, windows: int) -> ReplayRequest:
     """Returns a request for recent windows of a range, in commit groups of equal size.
 
-    They are the last windows of the range. For an application with a state, they are those that
-    follow the newest published state before the last ones.
+    They are the last windows of the range. If the application has a state, they follow the newest
+    published state before the last windows.
 
     Raises:
         InputError: no state in the range is published before the last windows.
@@ -272,7 +273,7 @@ def recent_request(config: Config, request: ReplayRequest, windows: int) -> Repl
 
 @dataclass
 class _Drills:
-    """Candidates of one drill."""
+    """Runs and deletes the candidates of one drill."""
 
     config: Config
     request: ReplayRequest
@@ -283,7 +284,7 @@ class _Drills:
         self._to_delete: list[str] = []
 
     def run(self, request: ReplayRequest, crash: str | None = None) -> Plan:
-        """Returns the plan of a candidate that has ended."""
+        """Runs a candidate to its end, and returns its plan."""
         replay_id = f"drill-{uuid.uuid4().hex[:8]}"
         plan = create_replay(self.config, replace(request, replay_id=replay_id))
         self._to_delete.append(replay_id)
@@ -298,7 +299,7 @@ class _Drills:
         return plan
 
     def kill(self, request: ReplayRequest, kill: Kill) -> KillResult:
-        """Kills a candidate, and returns the cost of that."""
+        """Runs a candidate whose job is killed, and returns the cost of the kill."""
         plan = self.run(request, kill.crash)
         container = plan.containers[0]
         killed = plan.replay_id
@@ -368,7 +369,7 @@ class _Drills:
         return (min(times) - first.ended_at).total_seconds(), True
 
     def delete(self) -> None:
-        """Deletes all candidates that kept their promise."""
+        """Deletes all candidates except those that are needed to examine a broken promise."""
         ledger = Ledger.open(self.config.ledger_url)
         for replay_id in self._to_delete:
             if ledger.replays.find(replay_id) is None:

@@ -1,15 +1,15 @@
 """Failing tuples: finds the tuples at which operators fail, and computes their commit group without
 them (R93).
 
-The failing tuples of a group are decided before anything of it is committed, and their tables are
-committed with it by the same protocol as its outputs. A tuple is identified by its window and its
-recorded offset, or by a hash of its columns where another operator has emitted it; both are the
-same in every attempt. An attempt that computes a window again leaves out from the start what an
-earlier attempt has put into these tables, and finds the others again in the same order.
+Rewindow finds all failing tuples of a group before it commits any table of the group. The tables of
+failing tuples are committed with the outputs, by the same protocol. A tuple is identified by its
+window and its recorded offset, or by a hash of its columns if another operator has emitted it. Both
+are the same in every attempt. An attempt that computes a window again leaves out the tuples that an
+earlier attempt has stored in these tables, and finds the others again in the same order.
 
-A tuple operator reports the tuples at which `process` fails. Of any other failure the tuple is
-unknown: then the group is computed with a part of the container's input tuples, until the first one
-is found without which those before it can be computed.
+A tuple operator reports the tuples at which `process` fails. After any other failure, the tuple is
+unknown. Then the group is computed with a part of the container's input tuples, until the search
+has found the first tuple that makes the computation fail.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from rewindow.tuple_engine.frames import EMITTED, tuple_key
 from rewindow.windows import WindowRange
 
 JOBS_MAX = 40
-"""How often a group is computed to find the failing tuples of one window."""
+"""Largest number of computations of a group to find the failing tuples of one window."""
 _WINDOW = "window_id"
 _OFFSET = "offset"
 _IDENTITY = [_WINDOW, TUPLE_KEY]
@@ -59,8 +59,8 @@ class FailingTuples:
 
     Args:
         planned: the replay, its application and tables, and the attempt's epoch.
-        report: called with lines for people.
-        hint: what to do where the search ends without a result.
+        report: receives progress messages.
+        hint: hint of the error if the search ends without a result.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class FailingTuples:
         """Computes a group without its failing tuples.
 
         Raises:
-            RewindowError: the operator fails without a tuple to blame, or too many tuples fail.
+            RewindowError: no tuple is the cause of the failure, or too many tuples fail.
         """
         inside = (pc.field(_WINDOW) >= windows.first) & (pc.field(_WINDOW) <= windows.last)
         for handle in self._tables:
@@ -115,8 +115,8 @@ class FailingTuples:
                 )
 
     def rows(self, handle: PortHandle) -> DataFrame | None:
-        """Returns the failing tuples of a port in the group, as an operator emits error tuples;
-        None without any.
+        """Returns the failing tuples of a port in the group, with the columns of emitted error
+        tuples; None if there are none.
         """
         known = self._known[handle]
         if not known.num_rows:
@@ -141,7 +141,7 @@ class FailingTuples:
         return left.select(*map(quoted_column, frame.columns))
 
     def shown(self, source: PortHandle, frame: DataFrame) -> DataFrame:
-        """Returns the tuples of an input of the container; during a search those that are tried."""
+        """Returns the tuples of an input of the container; during a search, a part of them."""
         self._sources[source] = frame
         if self._until is None:
             return frame
@@ -171,7 +171,7 @@ class FailingTuples:
         """Counts one more computation of the group.
 
         Raises:
-            RewindowError: there were too many for one window.
+            RewindowError: this window needs more than JOBS_MAX computations.
         """
         self._jobs = self._jobs + 1 if window == self._at else 1
         self._at = window
@@ -202,7 +202,7 @@ class FailingTuples:
             passed: a window up to which the group can be computed, None if none is known.
 
         Returns:
-            The window before that of the tuple.
+            The window before the window of that tuple.
         """
         low = windows.first - 1 if passed is None else passed
         high = windows.last
@@ -255,12 +255,14 @@ class FailingTuples:
         until: int,
         shown: Parts = NO_PARTS,
     ) -> Exception | None:
-        """Computes the group with its input tuples up to a window, and some others; returns how an
-        operator fails.
+        """Computes the group with a part of its input tuples. Returns the error of an operator,
+        None if no operator fails.
 
         Args:
-            error: how it failed before.
+            error: the previous error.
             window: the window that is searched.
+            until: the last window whose tuples are all included.
+            shown: further input tuples, by source.
         """
         self._spend(window, error)
         self._until = until
@@ -292,8 +294,8 @@ class FailingTuples:
         return parts
 
     def _add_last(self, parts: Parts, error: Exception) -> bool:
-        """Adds the last one of some input tuples, for every port that reads it; returns whether it
-        was not known yet.
+        """Records the last of some input tuples as failing, for every port that reads it. Returns
+        whether it was not known yet.
         """
         source, rows = list(parts.items())[-1]
         last = to_frame(self._spark, rows.slice(rows.num_rows - 1))
@@ -317,7 +319,8 @@ class FailingTuples:
         frame: DataFrame,
         found: Iterable[Found],
     ) -> bool:
-        """Adds failing tuples of a port, which are in a frame; returns whether one was not known.
+        """Records tuples of a frame as failing tuples of a port. Returns whether one of them was
+        not known yet.
 
         Raises:
             InputError: a window has more of them than are allowed.
@@ -372,7 +375,7 @@ class FailingTuples:
         keys: pa.Table,
         how: str,
     ) -> DataFrame:
-        """Returns the tuples of a port, with their key, joined with some keys."""
+        """Returns the tuples of a port, with their keys, joined with a table of keys."""
         rows = frame.withColumn(TUPLE_KEY, self._key(handle, frame))
         return rows.join(
             F.broadcast(to_frame(self._spark, keys)),
@@ -399,7 +402,7 @@ class FailingTuples:
 
 
 def _is_failure(error: Exception) -> bool:
-    """Returns whether an operator has failed, at a tuple perhaps."""
+    """Returns whether an operator has failed, perhaps because of a tuple."""
     return isinstance(error, OperatorFailed) or has_lost_worker(error)
 
 

@@ -1,7 +1,7 @@
-"""Notices that an attempt is stuck: no group was committed for much longer than a group takes
-(R92, X18).
+"""Detects an attempt that is stuck: it has made no progress for much longer than a commit group
+takes (R92, X18). Progress is a committed group or a line that the attempt prints.
 
-The watchdog runs in the job itself, where the stages of Spark are known.
+The watchdog runs in the process of the job, because the running Spark stages are known there.
 """
 
 from __future__ import annotations
@@ -15,19 +15,22 @@ from rewindow.errors import RewindowError
 from rewindow.windows import describe_seconds
 
 _LOOKS = 50
-"""Looks within the allowed time."""
+"""Number of checks within the limit."""
 _ANSWER_SECONDS_MAX = 10.0
 
 
 class Watchdog:
-    """Calls a function when nothing was committed for too long, and then waits as long again.
+    """Calls a function if an attempt makes no progress for too long, and again after each such
+    time.
+
+    The limit is `seconds` or `factor` times the time of a group, whichever is longer.
 
     Args:
-        seconds: least time without a commit.
-        factor: a multiple of the time of a group is the other bound; the longer one counts.
-        group_seconds: time that a group should take.
-        bark: is called with the words that describe what the attempt was doing.
-        clock: seconds, monotonic.
+        seconds: shortest limit.
+        factor: multiple of the time of a group.
+        group_seconds: expected time of a group; the longest group so far replaces it.
+        bark: receives a description of what the attempt was doing.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -49,29 +52,29 @@ class Watchdog:
 
     @property
     def limit(self) -> float:
-        """Seconds without a commit after which the attempt counts as stuck."""
+        """Seconds without progress after which the attempt counts as stuck."""
         return max(self._seconds, self._factor * self._group_seconds)
 
     def start(self) -> None:
-        """Starts the thread that looks; it does not keep the process alive."""
+        """Starts the thread that checks the attempt; it does not keep the process alive."""
         threading.Thread(target=self._watch, daemon=True).start()
 
     def stop(self) -> None:
-        """Ends it: nothing is left to commit."""
+        """Stops the checks, because nothing is left to commit."""
         self._ended.set()
 
     def heard(self, line: str) -> None:
-        """Keeps the last line of the attempt: it has reached another stage."""
+        """Stores the last line that the attempt has printed, which counts as progress."""
         self._line = line
         self._since = self._clock()
 
     def committed(self, seconds: float) -> None:
-        """Notes a committed group, which took some seconds."""
+        """Records the commit of a group and the seconds that the group took."""
         self._group_seconds = max(self._group_seconds, seconds)
         self._since = self._clock()
 
     def look(self) -> None:
-        """Barks if the time is over."""
+        """Calls `bark` if the limit is exceeded."""
         waited = self._clock() - self._since
         if waited <= self.limit:
             return
@@ -84,13 +87,13 @@ class Watchdog:
 
     def _watch(self) -> None:
         while not self._ended.wait(self.limit / _LOOKS):
-            # If the ledger does not take the end of the attempt now, the next look tries again.
+            # If the ledger cannot record the end of the attempt now, the next check tries again.
             with contextlib.suppress(RewindowError):
                 self.look()
 
 
 def _doing() -> str:
-    """Describes the work of Spark; its JVM may have stopped too."""
+    """Describes the work of Spark. It waits a limited time, since the JVM may be stuck too."""
     found: list[str] = []
     asking = threading.Thread(target=lambda: found.append(_stages()), daemon=True)
     asking.start()
@@ -99,7 +102,7 @@ def _doing() -> str:
 
 
 def _stages() -> str:
-    """Returns the stages that Spark runs, in words."""
+    """Returns the running Spark stages, as text."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context

@@ -1,4 +1,4 @@
-"""The statistics of a live run that a recorded stream holds, and the graph of that run. Starts no
+"""Reads the statistics of a live run from a recorded stream, and the graph of that run. Starts no
 JVM.
 """
 
@@ -21,10 +21,10 @@ from rewindow.storage import Table, query, quoted
 from rewindow.windows import parse_duration
 
 WINDOW = "window"
-"""The column with the window of the live run: `window_id` is the one in which a row was
+"""The column with the window of the live run; `window_id` is the window in which a row was
 recorded."""
 STEPS = 200
-"""Steps of a curve over time, at most."""
+"""Largest number of steps of a curve over time."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class LiveStatistics:
 
     Attributes:
         rows: with the columns of `latency.SCHEMA`.
-        further: further numeric columns, such as CPU and memory: name, steps and operators.
+        further: further numeric columns, such as CPU and memory, see `_further`.
     """
 
     stream: str
@@ -53,8 +53,8 @@ def read_live_statistics(
     Args:
         config: settings in force.
         stream: a stream with the setting `statistics_of`.
-        first, last: closed range of windows of the live run for the further columns; the rows are
-            all of them, since each heartbeat counts where clocks are corrected.
+        first, last: closed range of windows of the live run, for the further columns only. `rows`
+            has all windows, because every heartbeat counts for the correction of clocks.
 
     Raises:
         InputError: the stream has no such setting or is not recorded; a column is missing or has
@@ -116,8 +116,10 @@ def read_live_statistics(
 
 
 def _further(name: str, sealed: str, tables: Mapping[str, Table]) -> dict[str, Any]:
-    """Returns the finite values of a further column: of at most STEPS stretches of windows the
-    first window, least, mean and largest value; of each operator mean and largest value.
+    """Returns the name of a further column and figures of its finite values.
+
+    `steps` divides the windows into at most STEPS ranges, with the first window and the smallest,
+    mean and largest value of each. `operators` has the mean and largest value of each operator.
     """
     figures = f"avg({quoted(name)}) as mean, max({quoted(name)}) as most"
     # NaN is greater than infinity, and both would hide all other values of a curve.
@@ -149,7 +151,7 @@ def read_graph(config: Config, source: str, reported: Collection[str]) -> Latenc
             operator if it is among them.
 
     Raises:
-        InputError: there is neither, or the graph is wrong.
+        InputError: the file or application does not exist, or the graph is wrong.
     """
     if source.endswith(".json"):
         path = config.root / source

@@ -18,11 +18,12 @@ _GROUPS_MAX = 1_000_000
 
 
 def processing_times(config: Config, replay_id: str) -> dict[str, Any]:
-    """Returns where the time of a replay went, as plain values, see docs/json.md.
+    """Returns the times of commit groups and the throughput of ports of a replay, as plain values,
+    see docs/json.md.
 
     Raises:
         InputError: no replay has this id.
-        TableError: its facts are gone, as after a purge.
+        TableError: its facts were deleted, for example by a purge.
     """
     ledger = Ledger.open(config.ledger_url)
     whole = ledger.replays.get(replay_id)
@@ -41,10 +42,11 @@ def processing_times(config: Config, replay_id: str) -> dict[str, Any]:
 
 
 def _add_container(found: dict[str, Any], config: Config, ledger: Ledger, row: Replay) -> None:
-    """Adds the groups of a container whose time is known, and the tuples of its ports in them.
+    """Adds the groups of a container whose time is known, and the tuple counts of its ports in
+    these groups.
 
-    `totals` are the sums of all ports of a direction. A rate is tuples per second of computing,
-    None where no time is known.
+    `totals` has the sum over all ports of a direction. A rate is in tuples per second of computing
+    time; None if no time is known.
     """
     container = row.replay_id.partition("@")[2] or "all operators"
     facts = Table.open(config.replay_root(row.replay_id) / FACTS)

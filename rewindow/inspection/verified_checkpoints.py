@@ -25,13 +25,13 @@ _SHOWN = ("operator", "rows", "digest", "schema_version", "code_version", "confi
 
 @dataclass(frozen=True)
 class VerifiedCheckpoint:
-    """A checkpoint, as the newest attempt has saved it.
+    """The checkpoint of a window as the newest attempt saved it.
 
     Attributes:
         window: the last window that the states have seen.
-        states: of each operator with a state its rows, bytes, digest and versions.
-        damage: what is wrong with it; empty if a resume can restore it.
-        cost: what a resume costs without it, in words; empty if it is not damaged.
+        states: rows, bytes, digest and versions of each operator that has a state.
+        damage: description of the damage; empty if a resume can restore the checkpoint.
+        cost: cost of a resume without this checkpoint, as text; empty if it is not damaged.
     """
 
     window: int
@@ -43,14 +43,14 @@ class VerifiedCheckpoint:
 
 @dataclass(frozen=True)
 class VerifiedReplay:
-    """The checkpoints of a replay of one container, or of one of several containers.
+    """The checkpoints of a replay, or of one container of a replay that has several.
 
     Attributes:
-        mode: in words.
+        mode: recovery mode, as text.
         checkpoints: newest first.
         restored: the window of the checkpoint that a resume would restore, None if there is none.
-        why: why this one, in words.
-        recovery: how a resume would continue, in words; empty if it cannot.
+        why: the reason for this choice, as text.
+        recovery: how a resume would continue, as text; empty if it cannot.
     """
 
     replay: str
@@ -67,12 +67,12 @@ class VerifiedReplay:
 
 
 def verify_checkpoints(config: Config, replay_id: str) -> list[VerifiedReplay]:
-    """Reads the checkpoints of a replay, of each of its containers if it has several.
+    """Reads and checks the checkpoints of a replay, or of each of its containers if it has several.
 
     Raises:
-        InputError: there is no such replay.
+        InputError: no replay has this id.
         TableError: the staged tables were purged.
-        ResourceError: the machine could not read a file that may be whole.
+        ResourceError: the machine could not read a file, which may be undamaged.
     """
     replays = Ledger.open(config.ledger_url).replays
     plan = replays.get(replay_id).read_plan()
@@ -139,7 +139,7 @@ def _verified(config: Config, plan: Plan) -> VerifiedReplay:
 
 
 def _in_file(table: Table, file: DataFile) -> list[VerifiedCheckpoint]:
-    """Returns the checkpoints in a file; an attempt saves each in one file."""
+    """Returns the checkpoints in a file. An attempt saves each checkpoint in a single file."""
     try:
         with reading_table(table.path):
             rows = table.read(file, SCHEMA.names).select(SCHEMA.names).to_pylist()
@@ -178,7 +178,7 @@ def _in_file(table: Table, file: DataFile) -> list[VerifiedCheckpoint]:
 
 
 def _cost(plan: Plan, window: int, usable: list[int], seconds: float | None) -> str:
-    """Returns what a resume costs that cannot restore the checkpoint of a window, in words."""
+    """Returns the cost of a resume that cannot restore the checkpoint of a window, as text."""
     older = [one for one in usable if one < window]
     if not older:
         return "no older checkpoint can replace it"

@@ -1,5 +1,5 @@
-"""Latency of operators and of an application, and its critical path, from recorded statistics
-(docs/rules/latency.md). Pure: tables and a graph in, arrays out.
+"""Latency of operators and of an application, and critical paths, from recorded statistics
+(docs/rules/latency.md). Pure functions: they read tables and a graph, and return arrays.
 
 >>> import pyarrow as pa
 >>> from rewindow import latency

@@ -1,5 +1,5 @@
-"""Latency of a run that has ended: every operator's value for the same window (L13 to L18, L24,
-L33).
+"""Latency of a run that has ended: all operators are evaluated for the same window (L13 to L18,
+L24, L33).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rewindow.settings.config import LatencyConfig
 
 _PART = 1 << 18
 PATHS_MAX = 50
-"""Paths that a summary lists, the most frequent."""
+"""Largest number of paths in a summary, which lists the most frequent ones."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Ends:
         end_ms: corrected end times, 0 where unknown.
         is_known: whether an end time is known.
         has_started: whether the operator has ended this or an earlier window.
-        faults: containers whose clocks cannot be right.
-        average_samples: values that a moving average covers.
+        faults: containers whose clocks were corrected by more than the timeout.
+        average_samples: number of values in a moving average.
     """
 
     layout: Layout
@@ -65,10 +65,10 @@ class EndedLatency:
     paths: Paths
 
     def logical_latency(self) -> dict[str, Ints]:
-        """Returns the latencies of the operators of the application (L27).
+        """Returns the latencies of the logical operators (L27).
 
-        To each partition's latency the largest sum over the unifiers after it is added, and the
-        greatest of these stands for the operator.
+        The latency of a partition includes the largest sum over its downstream unifiers. The
+        latency of an operator is the largest one of its partitions.
         """
         layout = self.ends.layout
         after: dict[int, Ints] = {}
@@ -94,7 +94,8 @@ class EndedLatency:
         """Returns the report as plain values (L28, L41, L42), see docs/json.md; times are
         milliseconds.
 
-        The window at the top is the newest that every operator has ended, or the newest of all.
+        The top level describes the newest window that every operator has ended. If there is none,
+        it describes the newest window.
         """
         ends = self.ends
         paths = self.paths
@@ -152,16 +153,17 @@ def ended(
     first: int | None = None,
     last: int | None = None,
 ) -> EndedLatency:
-    """Returns the latencies of a run that has ended, from every end time of every window.
+    """Returns the latencies of a run that has ended, from the end times of all windows.
 
-    Of several rows of an operator's window the one received last counts.
+    If there are several rows for a window of an operator, the one received last counts.
 
     Args:
         rows: `operator, partition, window_id, ended_at_ms, container, sent_at_ms, received_at_ms`;
             times are milliseconds.
         graph: the operators of the run.
         settings: by default those of `[latency]`.
-        first, last: closed range of windows; by default all. Rows of other windows correct clocks.
+        first, last: closed range of windows; by default all. Rows of other windows still count for
+            the correction of clocks.
 
     Raises:
         InputError: the range has no rows, or they are wrong, see `read_statistics`.
@@ -207,7 +209,7 @@ def _ends(rows: pa.Table, graph: LatencyGraph, settings: LatencyConfig) -> Ends:
     is_known = np.zeros(shape, dtype=bool)
     _fill(found, windows, end_ms, is_known)
     if np.count_nonzero(is_known) < found.num_rows:
-        # An assignment to a place that comes twice keeps the last value.
+        # If an index occurs twice in an assignment, numpy keeps the last value.
         order = [(name, "ascending") for name in ("received_ms", "sent_ms", "end_ms")]
         _fill(
             found.sort_by(order),
@@ -228,7 +230,7 @@ def _ends(rows: pa.Table, graph: LatencyGraph, settings: LatencyConfig) -> Ends:
 
 
 def _fill(rows: pa.Table, windows: Ints, end_ms: Ints, is_known: Bools) -> None:
-    """Enters end times at the places of their operators and windows."""
+    """Writes each end time to the row of its operator and the column of its window."""
     for first in range(0, rows.num_rows, _PART):
         part = rows.slice(first, _PART)
         node = part["node"].to_numpy()
@@ -238,7 +240,7 @@ def _fill(rows: pa.Table, windows: Ints, end_ms: Ints, is_known: Bools) -> None:
 
 
 def evaluate(ends: Ends) -> EndedLatency:
-    """Returns the latencies that follow from end times."""
+    """Returns the latencies computed from end times."""
     layout = ends.layout
     shape = (len(layout.names), len(ends.windows))
     latency = np.full(shape, UNKNOWN, dtype=np.int64)
@@ -256,7 +258,8 @@ def evaluate(ends: Ends) -> EndedLatency:
                 share = ends.end_ms[n] - ends.end_ms[source]
                 both = knows_own & ends.is_known[source]
                 negative += int(np.count_nonzero(both & (share < 0)))
-                # Without an own end every share is 0, and the first upstream operator the slowest.
+                # Without an end time of the operator, every share is 0, and its first upstream
+                # operator counts as the slowest.
                 share = np.maximum(share, 0) * knows_own
                 is_less = has_value & ends.is_known[source] & (share < least)
                 least[is_less] = share[is_less]

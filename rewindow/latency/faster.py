@@ -1,5 +1,5 @@
-"""The effect of a faster operator: its own time in every window is divided, and the windows are
-evaluated again (L44, L45).
+"""The effect of a faster operator: divides its own time in each window whose critical path includes
+it, and evaluates the windows again (L44, L45).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def parse_faster(texts: Sequence[str]) -> dict[str, Fraction]:
     """Returns factors by operator from texts such as `count=2x`.
 
     Raises:
-        InputError: a text has another form, or an operator is named twice.
+        InputError: a text is malformed, or an operator is named twice.
     """
     factors: dict[str, Fraction] = {}
     for text in texts:
@@ -41,16 +41,16 @@ def parse_faster(texts: Sequence[str]) -> dict[str, Fraction]:
 
 
 def what_if(found: EndedLatency, faster: Mapping[str, Fraction | int]) -> EndedLatency:
-    """Returns the latencies if operators had been faster.
+    """Returns the latencies of the same run with faster operators.
 
-    An operator's own time in a window is its end time less the latest of its upstream operators';
-    it is divided, rounded down, and the changed end times are passed on through the graph. Windows
-    whose critical path has none of these operators stay as they are (L44).
+    An operator's own time in a window is its end time minus the latest end time upstream. The own
+    time is divided by the factor and rounded down, and the changed end times are passed on through
+    the graph. Windows whose critical path includes none of these operators are unchanged (L44).
 
     Args:
         found: the latencies as recorded.
-        faster: how many times as fast each operator would be, with all its partitions. An input
-            operator has no own time, so that nothing changes with it.
+        faster: factor of each operator; it applies to all its partitions. An input operator has no
+            own time, so a factor has no effect on it.
 
     Raises:
         InputError: an operator is unknown, or a factor is below 1 or above 1,000,000.
@@ -74,7 +74,7 @@ def what_if(found: EndedLatency, faster: Mapping[str, Fraction | int]) -> EndedL
         own = ends.end_ms[n] - before
         if n in factors:
             factor = factors[n]
-            # A clock that is wrong can make an own time negative; a factor cannot put that right.
+            # If a wrong clock makes the own time negative, the factor is not applied.
             own = np.where(
                 own > 0,
                 own * factor.denominator // factor.numerator,
@@ -98,7 +98,7 @@ def _latest(end_ms: Ints, is_known: Bools, upstream: Sequence[int]) -> Ints:
 
 
 def _chosen(layout: Layout, name: str) -> list[int]:
-    """Returns the operators that a name means: one of them, or all of a logical operator."""
+    """Returns the physical operators with a name: one partition, or all of an operator."""
     found = []
     for n, own in enumerate(layout.names):
         if name in (own, layout.keys[n][0], layout.logical[n]):

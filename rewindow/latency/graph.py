@@ -1,5 +1,5 @@
-"""The graph of a live run: its physical operators, which of them feed which, and the order in which
-they are evaluated.
+"""The graph of a live run: its physical operators, the connections between them, and the order in
+which they are evaluated.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _HINT = (
 
 
 class GraphOperator(BaseModel):
-    """An operator of a live run, a unifier or a partition of one.
+    """An operator of a live run, or a unifier or partition that is listed separately.
 
     Attributes:
         logical: the operator of the application that it belongs to; by default its own name.
         container: where it ran.
         inputs: port and upstream operator of each connection, in the order of input ports.
-        delay: whether it hands the tuples of a window to a later one.
+        delay: whether it passes on the tuples of a window in a later one.
     """
 
     model_config = _STRICT
@@ -61,11 +61,11 @@ class Layout:
 
     Attributes:
         names: an operator with several partitions has a name for each, as in `count#1`.
-        keys: the operator's name in the graph and the partition.
-        inputs: which operators feed each: by input port, then by partition.
-        upstream: those of them that are not delay operators, for which it waits.
+        keys: name in the graph and partition of each operator.
+        inputs: operators that feed each operator, ordered by input port, then by partition.
+        upstream: those of `inputs` that each operator waits for: a delay operator waits for none.
         order: indices, each after its upstream operators.
-        leaves: operators at which a path may end, as declared.
+        leaves: operators at which a path may end, in the order of declaration.
         delays: whether an operator is a delay operator.
         is_root: whether it has no inputs.
     """
@@ -95,8 +95,8 @@ def parse_graph(content: str | Mapping[str, Any]) -> LatencyGraph:
     """Returns a graph from the content of its JSON file, as text or as values.
 
     Raises:
-        InputError: it has another form; names an operator twice or an upstream operator that does
-            not exist; or has a loop without a delay operator.
+        InputError: the graph is malformed, names an operator twice, names an upstream operator that
+            does not exist, or has a loop without a delay operator.
     """
     try:
         text = content if isinstance(content, str) else json.dumps(content)
@@ -127,11 +127,11 @@ def parse_graph(content: str | Mapping[str, Any]) -> LatencyGraph:
 def lay_out(graph: LatencyGraph, partitions: Mapping[str, Sequence[int]]) -> Layout:
     """Returns the physical operators of a graph.
 
-    Each partition of an upstream operator feeds every partition of an operator.
+    Each partition of an upstream operator feeds every partition of a downstream operator.
 
     Args:
         graph: as declared.
-        partitions: the partitions of each operator that the statistics name; one, 0, by default.
+        partitions: the partitions of each operator in the statistics; by default partition 0 only.
 
     Raises:
         InputError: the graph has a loop without a delay operator.
@@ -160,8 +160,8 @@ def lay_out(graph: LatencyGraph, partitions: Mapping[str, Sequence[int]]) -> Lay
             for n in places[source]:
                 candidates.append((ports.index(port), keys[n][1], position, n))
         sources = list(dict.fromkeys(n for *_, n in sorted(candidates)))
-        # A delay operator uses in a later window what it reads, so that a path ends before it,
-        # unless no operator reads it.
+        # A delay operator passes on its input in a later window. So a path ends before the delay
+        # operator, unless no operator reads it.
         waited_for = [n for n in sources if not operators[n].delay]
         inputs.append(sources)
         upstream.append(waited_for)
@@ -177,7 +177,7 @@ def lay_out(graph: LatencyGraph, partitions: Mapping[str, Sequence[int]]) -> Lay
         inputs,
         upstream,
         order=_topological(upstream, names),
-        # With nothing but delay operators that read each other, each may end a path.
+        # If all these are delay operators that read each other, each of them may end a path.
         leaves=leaves or unread,
         delays=[operator.delay for operator in operators],
         is_root=[not operator.inputs for operator in operators],

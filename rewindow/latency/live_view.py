@@ -1,8 +1,8 @@
-"""Latency while a run is live, as of one moment: the heartbeats received until then, one after the
-other (L19 to L23, L26, L33, L43).
+"""Latency at one moment of a live run, from the heartbeats received until then, in the order of
+receipt (L19 to L23, L26, L33, L43).
 
-An operator's value for a window is computed when its row comes in, and again when an upstream
-operator's row of that window follows. A view takes each operator's newest value.
+An operator's value for a window is computed when its row arrives, and again when a row of that
+window arrives later from an upstream operator. The view has the newest value of each operator.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ROW = ["window", "node", "end_ms"]
 
 
 class Value(NamedTuple):
-    """An operator's latency, its slowest upstream operator, and where the latency comes from."""
+    """An operator's latency, its slowest upstream operator, and the origin of the latency."""
 
     latency: int = UNKNOWN
     slowest: int = UNKNOWN
@@ -37,13 +37,14 @@ class Value(NamedTuple):
 
 @dataclass
 class _Planner:
-    """The knowledge of the planner of a live run.
+    """The state of the planner, which collects the heartbeats of a live run.
 
     Attributes:
         newest: newest window of each operator that has ended one.
-        stored: the end times kept, by window and operator.
+        stored: end times by window and operator.
         values: the values of each operator by window.
-        done: newest window that every operator has reported; no older one is stored any more.
+        done: newest window that every operator has reported; neither this window nor older ones are
+            in `stored`.
     """
 
     layout: Layout
@@ -54,7 +55,7 @@ class _Planner:
     done: int = -(1 << 62)
 
     def receive(self, rows: list[tuple[int, int, int]]) -> None:
-        """Enters the rows of one heartbeat: window, operator, end time."""
+        """Adds the rows of one heartbeat: window, operator, end time."""
         for window, n, end_ms in rows:
             self.newest[n] = max(window, self.newest.get(n, window))
             if window > self.done:
@@ -62,7 +63,7 @@ class _Planner:
         while len(self.stored) > self.settings.windows_kept:
             del self.stored[min(self.stored)]
         for window, n, _ in rows:
-            # Operators that depend on this one may have reported the window before it.
+            # Downstream operators may have reported the window earlier than this one.
             for one in (n, *self.stored.get(window, ())):
                 if one == n or n in self.layout.upstream[one]:
                     self.values.setdefault(one, {})[window] = self.value(one, window)
@@ -79,7 +80,7 @@ class _Planner:
             return Value()
         if self.layout.is_root[n]:
             return Value(0, UNKNOWN, Origin.MEASURED)
-        # A window is stored with all rows that came in, or not at all.
+        # A window is stored with all rows received for it, or not at all.
         ends = self.stored.get(window)
         best = Value()
         for source in self.layout.upstream[n]:
@@ -129,9 +130,10 @@ def live(
     at_ms: int,
     settings: LatencyConfig | None = None,
 ) -> dict[str, Any]:
-    """Returns the latencies that were known at a moment, as plain values: the paths (by moving
-    averages) and each operator's newest value, None where it is unknown, see docs/json.md (L41,
-    X31).
+    """Returns the latencies that were known at a moment, as plain values, see docs/json.md.
+
+    The paths are computed from moving averages. Each operator has its newest value, None if it is
+    unknown (L41, X31).
 
     Args:
         rows: `operator, partition, window_id, ended_at_ms, container, sent_at_ms, received_at_ms`.
@@ -140,7 +142,7 @@ def live(
         settings: by default those of `[latency]`.
 
     Raises:
-        InputError: nothing was received by then; the rows are wrong, see `read_statistics`.
+        InputError: no row was received by then, or the rows are wrong, see `read_statistics`.
     """
     settings = settings or LatencyConfig()
     layout, every, faults = read_statistics(
@@ -160,8 +162,8 @@ def live(
             f"{_time(span['max'])}.",
         )
     planner = _Planner(layout, settings)
-    # Windows before those that are kept, counted from the operator that is furthest back, decide
-    # neither a value nor an average.
+    # Only the kept windows affect values and averages. They are counted back from the newest window
+    # of the slowest operator.
     newest = received.group_by("node").aggregate([("window", "max")])
     kept = settings.windows_kept + settings.average_samples
     recent = received.filter(pc.field("window") > pc.min(newest["window_max"]).as_py() - kept)

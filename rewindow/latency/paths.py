@@ -1,6 +1,6 @@
-"""Paths through a graph: greedy along the slowest upstream operators, and the longest
-(L29 to L39, L42). All windows at once: arrays have a row for each operator, a column for each
-window.
+"""Paths through a graph: the critical path, along the slowest upstream operators, and the longest
+path (L29 to L39, L42). All windows are evaluated at once: arrays have a row for each operator and a
+column for each window.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rewindow.latency.rows import Bools, Ints
 Indices = npt.NDArray[np.signedinteger]
 _PART = 1 << 16
 UNKNOWN = -1
-"""Stands for a latency that is not known, and for no operator (L4)."""
+"""Marks an unknown latency, or a missing operator (L4)."""
 
 
 class Paths(NamedTuple):
@@ -28,9 +28,9 @@ class Paths(NamedTuple):
         latency: sum along the critical path, the latency of the application. If all its values are
             measured and no difference was negative, it is the real time from root to leaf (L40).
         on_path: whether an operator is on the critical path.
-        is_cut: the critical path starts at an operator that has inputs, since none of them is
-            known.
-        is_incomplete: some latency on the critical path is unknown and counts as 0.
+        is_cut: whether the critical path starts at an operator that has inputs, because no upstream
+            end time is known.
+        is_incomplete: whether a latency on the critical path is unknown and counts as 0.
         longest: sum along the longest path, an upper bound.
         on_longest: whether an operator is on the longest path.
     """
@@ -111,7 +111,7 @@ def _find(layout: Layout, latency: Ints, slowest: Indices) -> Paths:
 
 
 def _largest(values: Ints, candidates: Sequence[int]) -> tuple[Ints, Ints]:
-    """Returns the largest value of some operators, and which has it: the first of equals."""
+    """Returns the largest value of some operators, and the first operator that has it."""
     which = np.array(candidates)[values[candidates].argmax(axis=0)]
     return values[which, np.arange(len(which))], which
 

@@ -1,4 +1,4 @@
-"""Figures of a report of latencies, and where each value may come from (L25, L26, L28)."""
+"""Figures in a report of latencies, and the possible origins of a value (L25, L26, L28)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from rewindow.latency.rows import Ints
 
 
 class Origin(IntEnum):
-    """Where a latency comes from.
+    """The origin of a latency.
 
-    Measured: from end times. Capped: the distance in windows, as it is larger. Estimated: the
-    distance, as no end time is stored. Unknown: the operator's end is missing, or every upstream
-    end is.
+    Attributes:
+        MEASURED: computed from end times.
+        CAPPED: the distance from the upstream operator, which exceeds the timeout.
+        ESTIMATED: the same distance, because the end times are no longer stored.
+        OWN_END_MISSING: the operator's end time is missing.
+        UNKNOWN: no upstream end time is known, or the operator has not ended a window yet.
     """
 
     MEASURED = 0

@@ -33,16 +33,16 @@ SCHEMA = pa.schema(
         ),
     ]
 )
-"""The columns of a row: an operator's end of a window, and the heartbeat that reported it."""
+"""The columns of a row: the end of a window at an operator, and the heartbeat that reported it."""
 
 
 class Statistics(NamedTuple):
     """Statistics as numbers.
 
     Attributes:
-        rows: `node`, the index in the layout; `window`; `end_ms` on the planner's clock; and of the
-            heartbeat `received_ms`, `sent_ms` and `container`. Rows without an end time are left
-            out.
+        rows: columns `node` (the index in the layout), `window`, `end_ms` (by the planner's clock),
+            and `received_ms`, `sent_ms` and `container` of the heartbeat. Rows without an end time
+            are left out.
         faults: containers whose clocks were corrected by more than the timeout (L12), with the
             number of such heartbeats and the worst correction.
     """
@@ -63,9 +63,9 @@ def read_statistics(
     Args:
         rows: with the columns of `SCHEMA`; a null `ended_at_ms` is an unknown end time, a null
             `partition` is 0. Other columns are ignored.
-        graph: must have every operator of the rows.
-        settings: number of samples, and the timeout.
-        at_ms: heartbeats received later are not among the faults; by default all are.
+        graph: must contain every operator of the rows.
+        settings: the number of samples and the timeout.
+        at_ms: heartbeats received later are not checked for faults; by default all are.
 
     Raises:
         InputError: a column is missing, has another type, or has nulls; an operator is unknown.
@@ -108,7 +108,7 @@ def read_statistics(
 
 
 def _checked(rows: pa.Table) -> dict[str, Any]:
-    """Returns the columns with their types; those of names as arrays of one piece."""
+    """Returns the columns cast to the types of SCHEMA; names are arrays in one chunk."""
     columns = {}
     for field in SCHEMA:
         name = field.name
@@ -135,7 +135,7 @@ def _checked(rows: pa.Table) -> dict[str, Any]:
 
 
 def _nodes(given: dict[str, Any], graph: LatencyGraph) -> tuple[Layout, npt.NDArray[np.int32]]:
-    """Returns the physical operators that rows name, and the one of each row (L3)."""
+    """Returns the physical operators in the rows, and the operator index of each row (L3)."""
     operators = given["operator"].dictionary.to_pylist()
     known = names_of(graph.operators)
     for name in operators:
@@ -170,11 +170,11 @@ def _skews(
     settings: LatencyConfig,
     at_ms: int | None,
 ) -> tuple[Ints, Ints]:
-    """Returns the correction of each row of a container, and that of each heartbeat received by
-    then.
+    """Returns the correction of each row of a container, and the correction of each heartbeat
+    received until `at_ms`.
 
-    A sample is a heartbeat, however many rows it has. The correction is the average of the newest
-    samples up to a row's own heartbeat, in order of receipt, then of sending (L6, L7).
+    Each heartbeat is one sample, whatever its number of rows. The correction is the average of the
+    newest samples up to a row's own heartbeat, in order of receipt, then of sending (L6, L7).
     """
     if not settings.skew_samples:
         return np.zeros_like(own), own[:0]
@@ -183,7 +183,7 @@ def _skews(
     is_later = (received[1:] > received[:-1]) | (
         (received[1:] == received[:-1]) & (sent[1:] >= sent[:-1])
     )
-    # Rows are mostly recorded in order of receipt, and sorting takes longer than all else.
+    # Rows are mostly recorded in order of receipt, and sorting takes longer than the other steps.
     order = slice(None) if is_later.all() else np.lexsort((sent, received))
     received = received[order]
     sent = sent[order]
@@ -198,8 +198,8 @@ def _skews(
 
 
 def moving_averages(samples: Ints, count: int) -> Ints:
-    """Returns the average of each sample and those before it, `count` at most, cut off toward zero
-    (L8).
+    """Returns for each sample the average of the last samples up to it, at most `count`, truncated
+    toward zero (L8).
 
     >>> moving_averages(np.array([-3, -4, 10]), 2).tolist()
     [-3, -3, 3]
@@ -207,6 +207,6 @@ def moving_averages(samples: Ints, count: int) -> Ints:
     total = np.cumsum(samples)
     total[count:] = total[count:] - total[:-count]
     size = np.minimum(np.arange(1, len(samples) + 1), count)
-    # Python rounds a negative quotient down, so that the sign must be left out.
+    # Python rounds a negative quotient down, so the sign is applied after the division.
     averages: Ints = np.sign(total) * (np.abs(total) // size)
     return averages

@@ -390,7 +390,7 @@ def _columns_of(config: Config, stream: str) -> pa.Schema:
     """Returns the columns of a recorded or published stream.
 
     Raises:
-        InputError: it is neither.
+        InputError: the stream is neither recorded nor published.
     """
     table = config.stream_table(stream)
     if not Table.exists(table):

@@ -17,7 +17,7 @@ from rewindow.settings.config import ApplicationConfig
 from rewindow.windows import parse_time
 
 COLUMNS = "columns"
-"""Property of an operator with the columns of its input: they follow from the graph."""
+"""Property with the input columns of an operator, which follow from the graph."""
 _OPERATOR = "operator"
 _INPUTS = "inputs"
 
@@ -27,16 +27,16 @@ def defined_application(
     settings: ApplicationConfig,
     columns_of: Callable[[str], pa.Schema],
 ) -> Application:
-    """Returns the application that a section defines; attributes and error ports are left to
-    `apply_overrides`.
+    """Returns the application that a section defines. `apply_overrides` sets attributes and error
+    ports later.
 
     Args:
-        name: the application's.
+        name: name of the application.
         settings: its section, with a window.
         columns_of: returns the columns of a recorded or published stream.
 
     Raises:
-        InputError: names every section and key that is wrong.
+        InputError: a section or key is wrong; the message lists all errors.
     """
     app = Application(
         name,
@@ -71,8 +71,9 @@ def defined_application(
 
 
 def derive_columns(app: Application) -> None:
-    """Sets the columns of operators again after properties have changed, and the given values of
-    an operator, which its new columns may allow.
+    """Updates the columns of operators after properties have changed.
+
+    It also applies the overrides of these operators again, since the new columns may allow them.
     """
     for node in app.order():
         if COLUMNS not in type(node.operator).model_fields:
@@ -81,7 +82,7 @@ def derive_columns(app: Application) -> None:
         if columns is None or columns == node.operator.given_properties()[COLUMNS]:
             continue
         node.operator.set_properties(columns=columns)
-        # A value may name a column that the operator has only now.
+        # An override may name a column that the operator did not have before.
         for one in app.given:
             if one.operator == node.name:
                 apply_to(app, node, one)
@@ -95,7 +96,7 @@ def given_values(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def input_streams(settings: ApplicationConfig) -> list[str]:
-    """Returns the streams that a section names as inputs, as far as it can be read."""
+    """Returns the streams that a section names as inputs; malformed inputs are skipped."""
     streams = []
     for values in settings.operators.values():
         inputs = values.get(_INPUTS)
@@ -106,7 +107,7 @@ def input_streams(settings: ApplicationConfig) -> list[str]:
 
 
 class _Draft:
-    """An application while its operators are placed, each after what feeds it."""
+    """An application under construction: each operator is added after its upstream operators."""
 
     def __init__(
         self,
@@ -121,12 +122,12 @@ class _Draft:
         self._tried: set[str] = set()
 
     def refuse(self, where: str, words: str) -> None:
-        """Notes what is wrong with a key of a section."""
+        """Records an error about a key of a section."""
         self.wrong.append(f"[applications.{self.app.name}.{where}] {words}")
 
     def place(self, name: str, path: tuple[str, ...]) -> Node | None:
-        """Returns an operator in its place, after those that feed it; None where something is wrong
-        with it or with one of them.
+        """Adds an operator after its upstream operators and returns its node; None if there is an
+        error in one of them.
         """
         where = f"operators.{name}"
         if name in path:
@@ -153,7 +154,7 @@ class _Draft:
             return None
         operator = self._operator(where, kind, values, feeds)
         if operator.wrong_properties():
-            # Its ports are not known, so those that read it cannot be checked.
+            # Its ports are not known, so its readers cannot be checked.
             return None
         unknown = [port for port in feeds if port not in operator.input_ports()]
         if unknown:
@@ -169,7 +170,9 @@ class _Draft:
         source: object,
         path: tuple[str, ...],
     ) -> PortHandle | None:
-        """Returns where a stream starts: a port of an operator, or a recorded stream."""
+        """Returns the source that a name stands for: a port of an operator, or a recorded stream;
+        None if there is an error.
+        """
         if not isinstance(source, str):
             self.refuse(
                 where,
@@ -242,7 +245,7 @@ class _Draft:
 
 
 def _fed_columns(app: Application, feeds: Mapping[str, PortHandle]) -> pa.Schema | None:
-    """Returns the columns of what feeds the first input port."""
+    """Returns the columns of the stream at the first input port."""
     port = app.port(next(iter(feeds.values())))
     return None if port is None else port.schema
 

@@ -61,17 +61,17 @@ JARS = ".rewindow/jars"
 
 
 class LatencyConfig(Section):
-    """How latencies are computed from statistics; reports alone depend on it (L53, L54)."""
+    """How latencies are computed from statistics. Only reports depend on it (L53, L54)."""
 
     skew_samples: int = Field(default=100, ge=0)
-    """Heartbeats of a container whose average corrects its clock; 0 corrects none."""
+    """Number of heartbeats in the average that corrects a clock; 0 turns the correction off."""
     heartbeat_timeout_ms: int = Field(default=30_000, ge=0)
-    """A larger correction is reported as a fault; an operator that is further away from those that
-    feed it has that distance as its latency."""
+    """Larger corrections are reported as faults. In the live view, a larger distance from an
+    upstream operator replaces the measured latency."""
     windows_kept: int = Field(default=1_000, ge=1)
-    """Windows whose end times the live view keeps."""
+    """Number of windows whose end times the live view keeps."""
     average_samples: int = Field(default=10, ge=1)
-    """Known values that the moving average of a latency covers."""
+    """Number of known values in a moving average of a latency."""
 
 
 class StreamConfig(Section):
@@ -248,9 +248,9 @@ class ReplayConfig(Section):
     """When the last group is committed, small neighbouring files of an output are joined up to this
     size; 0: never."""
     stuck_seconds: float = Field(default=600.0, gt=0)
-    """An attempt that commits no group for longer than this, and for longer than `stuck_factor`
-    times the time of a group, is stuck: it is ended and resumed once. At most once only warns
-    (R92)."""
+    """An attempt that makes no progress for longer than this, and for longer than `stuck_factor`
+    times the time of a group, is stuck. It ends itself, and the replay is resumed once. In at most
+    once, Rewindow only logs a warning (R92)."""
     stuck_factor: float = Field(default=10.0, ge=1)
     """See `stuck_seconds`."""
     drills: bool = False
@@ -284,9 +284,9 @@ class OutputConfig(Section):
     """Attributes of an output: `[applications.NAME.outputs.OUTPUT]`."""
 
     source: str | None = None
-    """In an application without code, the operator or `operator.port` whose tuples it has."""
+    """In an application without code, the operator or `operator.port` that emits its tuples."""
     key: list[str] | None = None
-    """In an application without code, columns that name a tuple within its window."""
+    """In an application without code, columns that identify a tuple within its window."""
     sorted_by: list[str] | None = None
     """Columns by which rows lie in each of its files, in place of those in the code; an empty list
     sorts none."""

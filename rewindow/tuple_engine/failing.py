@@ -45,10 +45,10 @@ def failing_rows(tuples: Iterable[FailingTuple]) -> Iterator[pa.RecordBatch]:
 
 
 def check_failing(operator: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Raises the failing tuples that are among rows of `WRITTEN`.
+    """Checks that rows of `WRITTEN` report no failing tuples.
 
     Raises:
-        TuplesFailed: there are some.
+        TuplesFailed: they report failing tuples.
     """
     tuples = []
     for row in rows:

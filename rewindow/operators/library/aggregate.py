@@ -1,4 +1,4 @@
-"""Aggregate: sums, counts and other aggregates of the tuples of a window (O113 to O120, O128, O129)."""
+"""Aggregate: sums, counts and other values of the tuples of a window (O113 to O120, O128, O129)."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class SpanningOperator(ColumnsOperator):
 def first_result(window: Column, context: OperatorContext) -> Column:
     """Returns the window with the first result that a tuple of a window is part of.
 
-    If an application window is open at the end of the recording, its result is there (W23).
+    An application window that is open at the end of the recording has its result there (W23).
     """
     from pyspark.sql import functions as F
 
