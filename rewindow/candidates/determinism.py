@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, Unpack
 
+from rewindow.candidates.temporary import temporary_replays
 from rewindow.certificate import Certificate, certify
 from rewindow.errors import NotDeterministicError
 from rewindow.launcher.loop import run_attempts
@@ -142,8 +143,9 @@ def verify_sample(
         mode=request.mode if is_declared else "exactly_once",
         reason=SAMPLE,
     )
-    runs = _Runs(config, sample, told)
-    try:
+    again = f"rewindow check-determinism {plan.application} --seed {seed}"
+    with temporary_replays(config, again) as ids:
+        runs = _Runs(config, sample, told, ids)
         first, *others = ways(count, seed)
         base = runs.run(first)
         verdicts = []
@@ -154,8 +156,6 @@ def verify_sample(
                     config, certificate, base, way=runs.why(first, base, way), seed=seed
                 )
             verdicts.append((way.words, certificate.verdict))
-    finally:
-        runs.delete()
     told.note(
         f"verified: {count} windows with {quantity(runs.tuples, 'tuple')} are {_worst(verdicts)} "
         "in one group, "
@@ -202,39 +202,29 @@ def ways(count: int, seed: int) -> list[SampleWay]:
 
 @dataclass
 class _Runs:
-    """Replays of one sample, which are deleted in the end."""
+    """Replays of one sample; their ids are added to a list."""
 
     config: Config
     sample: ReplayRequest
     told: Listener
-
-    def __post_init__(self) -> None:
-        self._ids: list[str] = []
-        self.tuples = 0
+    ids: list[str]
+    tuples: int = 0
 
     def run(self, way: SampleWay) -> str:
         """Returns the id of a replay of the sample in a way."""
-        self._ids.append(f"verify-{uuid.uuid4().hex[:8]}")
+        self.ids.append(f"verify-{uuid.uuid4().hex[:8]}")
         self.told.note(f"verify: windows {self.sample.first} to {self.sample.last} {way.words}")
         request = replace(self.sample, group_windows=way.group_windows, sample_seed=way.sample_seed)
-        plan = create_replay(self.config, replace(request, replay_id=self._ids[-1]))
+        plan = create_replay(self.config, replace(request, replay_id=self.ids[-1]))
         self.tuples = plan.input_tuples
-        run_attempts(self.config, self._ids[-1], self.told)
-        return self._ids[-1]
+        run_attempts(self.config, self.ids[-1], self.told)
+        return self.ids[-1]
 
     def why(self, first: SampleWay, base: str, way: SampleWay) -> SampleWay:
         """Returns what a difference shows: nothing of the way, where the first one does not repeat
         itself either.
         """
         return way if certify(self.config, base, self.run(first)).equal else first
-
-    def delete(self) -> None:
-        """Deletes all of them."""
-        ledger = Ledger.open(self.config.ledger_url)
-        for replay_id in self._ids:
-            if ledger.replays.find(replay_id):
-                ledger.replays.abandon(replay_id, SAMPLE)
-            self.config.replay_root(replay_id).delete_tree()
 
 
 def _worst(verdicts: Sequence[tuple[str, str]]) -> str:

@@ -15,11 +15,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Unpack
 
 from rewindow.application import Mode
+from rewindow.candidates.temporary import temporary_replays
 from rewindow.certificate import Certificate, certify
 from rewindow.certificate.certificate import DIFFERENT
 from rewindow.crash import ASSEMBLY, Step
 from rewindow.engine.ports import stateful_operators
-from rewindow.errors import InputError, Interrupted, RewindowError
+from rewindow.errors import InputError
 from rewindow.inspection.counts import count_replay
 from rewindow.launcher.loop import run_attempts
 from rewindow.ledger import Ledger
@@ -149,8 +150,7 @@ def drill(
     Raises:
         InputError: the settings do not allow drills, there are too few windows or kills, or no
             state is published before the windows.
-        Interrupted: the user has stopped it.
-        RewindowError: see plan and replay.
+        RewindowError: see plan and replay; the user has stopped it.
     """
     if not config.replay.drills:
         raise InputError(
@@ -168,9 +168,9 @@ def drill(
         ReplayRequest(application, **replay_options),
         windows,
     )
-    drills = _Drills(config, request, told)
     results: list[KillResult] = []
-    try:
+    with temporary_replays(config, f"rewindow drill {application} --seed {seed}") as ids:
+        drills = _Drills(config, told, ids)
         drills.reference = drills.run(request).replay_id
         for mode in asked or [request.mode]:
             found = replace(request, mode=mode)
@@ -182,16 +182,6 @@ def drill(
                 seed=seed,
             ):
                 results.append(drills.kill(found, kill))
-    except RewindowError as error:
-        if error.exit_code != Interrupted.exit_code:
-            raise
-        raise Interrupted(
-            "the drill was stopped by the user",
-            detail="Its candidates are deleted.",
-            hint=f"Begin again with: rewindow drill {application} --seed {seed}",
-        ) from error
-    finally:
-        drills.delete()
     assert request.first is not None and request.last is not None
     return DrillReport(
         application,
@@ -276,18 +266,15 @@ class _Drills:
     """Runs and deletes the candidates of one drill."""
 
     config: Config
-    request: ReplayRequest
     told: Listener
+    to_delete: list[str]
     reference: str = ""
-
-    def __post_init__(self) -> None:
-        self._to_delete: list[str] = []
 
     def run(self, request: ReplayRequest, crash: str | None = None) -> Plan:
         """Runs a candidate to its end, and returns its plan."""
         replay_id = f"drill-{uuid.uuid4().hex[:8]}"
         plan = create_replay(self.config, replace(request, replay_id=replay_id))
-        self._to_delete.append(replay_id)
+        self.to_delete.append(replay_id)
         what = f"killed at {crash.removesuffix('@1')}" if crash else "not disturbed"
         self.told.note(f"drill: windows {plan.range}, {plan.mode_words}, {what}")
         run_attempts(
@@ -343,7 +330,7 @@ class _Drills:
             self.told.note(f"drill: recovered, {_words(found)}")
         else:
             self.told.warn(f"drill: promise broken, {'; '.join(broken)}; see {plan.replay_id}")
-            self._to_delete = excluding(self._to_delete, [plan.replay_id, self.reference])
+            self.to_delete[:] = excluding(self.to_delete, [plan.replay_id, self.reference])
         return KillResult(
             mode.name,
             kill.container,
@@ -367,17 +354,6 @@ class _Drills:
         times = [one.reported_at for one in attempts.timings(replay_id) if one.epoch > first.epoch]
         times += [one.ended_at for one in others if one.ended_at is not None]
         return (min(times) - first.ended_at).total_seconds(), True
-
-    def delete(self) -> None:
-        """Deletes all candidates except those that are needed to examine a broken promise."""
-        ledger = Ledger.open(self.config.ledger_url)
-        for replay_id in self._to_delete:
-            if ledger.replays.find(replay_id) is None:
-                continue
-            rows = [ledger.replays.get(replay_id), *ledger.replays.containers(replay_id)]
-            for row in rows:
-                ledger.replays.abandon(row.replay_id, SAMPLE)
-                self.config.replay_root(row.replay_id).delete_tree()
 
 
 def _broken(plan: Plan, certificate: Certificate, losing: Collection[str]) -> list[str]:

@@ -15,9 +15,10 @@ from typer.testing import CliRunner
 from rewindow import cli
 from rewindow.application import MODES
 from rewindow.candidates import drills
+from rewindow.candidates.determinism import check_determinism
 from rewindow.candidates.drills import GROUPS, Kill, drill, kills_of, recent_request
 from rewindow.crash import Step, check_crash
-from rewindow.errors import InputError, Interrupted
+from rewindow.errors import InputError, Interrupted, RewindowError
 from rewindow.launcher import Outcome, Submission, loop, verbs
 from rewindow.ledger import Ledger
 from rewindow.planning import draft_plan
@@ -125,9 +126,13 @@ def test_stopped_drill_deletes_its_candidates_and_names_none(
         return Outcome(130, str(stopped), retryable=False, facts={}, error=stopped.parts)
 
     monkeypatch.setattr(loop, "run", run)
-    with pytest.raises(Interrupted, match="candidates are deleted") as stopped:
+    with pytest.raises(RewindowError, match="are deleted") as stopped:
         drill(config, "totals", seed=4)
-    assert stopped.value.hint == "Begin again with: rewindow drill totals --seed 4"
+    assert stopped.value.exit_code == Interrupted.exit_code
+    assert stopped.value.hint == "Start over: rewindow drill totals --seed 4"
+    with pytest.raises(RewindowError) as stopped:
+        check_determinism(config, "totals", seed=5)
+    assert stopped.value.hint == "Start over: rewindow check-determinism totals --seed 5"
     assert tables_of(config) == []
 
 

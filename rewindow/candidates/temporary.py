@@ -1,0 +1,40 @@
+"""Replays that exist only while a verb runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rewindow.errors import RewindowError
+from rewindow.ledger import Ledger
+from rewindow.ledger.replays import SAMPLE
+from rewindow.settings.config import Config
+
+
+@contextmanager
+def temporary_replays(config: Config, again: str) -> Iterator[list[str]]:
+    """Deletes the replays whose ids are in the list when it is left, with their containers.
+
+    Args:
+        config: settings in force.
+        again: command that starts over; an error that names a deleted replay has it as a hint.
+    """
+    ids: list[str] = []
+    try:
+        yield ids
+    except RewindowError as error:
+        for replay_id in ids:
+            if replay_id in error.hint:
+                error.detail = "The replays that it has made are deleted."
+                error.hint = f"Start over: {again}"
+        raise
+    finally:
+        ledger = Ledger.open(config.ledger_url)
+        for replay_id in ids:
+            names = [replay_id]
+            for container in ledger.replays.containers(replay_id):
+                names.append(container.replay_id)
+            for name in names:
+                if ledger.replays.find(name):
+                    ledger.replays.abandon(name, SAMPLE)
+                config.replay_root(name).delete_tree()
