@@ -12,7 +12,7 @@ from types import UnionType
 from typing import Any
 
 from rewindow.names import BOOKKEEPING, quoted_column
-from rewindow.new_project.sample import GROUPED, Sample
+from rewindow.new_project.sample import GROUPED, SourceSample
 from rewindow.new_project.times import (
     MISFITS_MAX,
     NULLS,
@@ -96,7 +96,7 @@ class Column:
         return any(time % DAY_US for time in present(self.times))
 
 
-def describe_columns(sample: Sample) -> list[Column]:
+def describe_columns(sample: SourceSample) -> list[Column]:
     """Returns the columns of a sample, in its order; the fields of a nested one follow it."""
     taken: set[str] = set()
     found = []
@@ -157,7 +157,7 @@ def _of_most(
     event: str,
     values: Sequence[Any],
     own: str | None,
-    sample: Sample,
+    sample: SourceSample,
 ) -> Column:
     """Returns a column with the type of nearly all of its values: single malformed ones do not make
     it text.

@@ -59,7 +59,7 @@ GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 
 
 @dataclass(frozen=True)
-class Sample:
+class SourceSample:
     """A sample of a source's rows, in their order.
 
     Attributes:
@@ -109,7 +109,7 @@ class Sample:
         return f"all {rows:,} rows" if self.whole else f"{rows:,} of {self.total:,} rows"
 
 
-def read_sample(path: Path) -> Sample:
+def read_sample(path: Path) -> SourceSample:
     """Returns a sample of the rows of a file, a folder or a Delta table.
 
     Raises:
@@ -215,7 +215,7 @@ def _csv(
     text: str,
     settings: dict[str, Any],
     encoding: str,
-) -> Sample:
+) -> SourceSample:
     delimiter = _delimiter(text)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     head = next(filter(None, reader), [])
@@ -254,7 +254,7 @@ def _csv(
     if _has_decimal_commas(values, delimiter):
         settings = settings | {"decimal": ","}
         values = {name: _with_points(column) for name, column in values.items()}
-    return Sample(
+    return SourceSample(
         place,
         "csv",
         values,
@@ -391,7 +391,7 @@ def _json(
     text: str,
     settings: dict[str, Any],
     encoding: str,
-) -> Sample:
+) -> SourceSample:
     if text.lstrip()[:1] == "[":
         name = files[0].name
         raise InputError(
@@ -421,7 +421,7 @@ def _json(
     values = {}
     for name in excluding(names, left_out):
         values[name] = [row.get(name) for row in found]
-    return Sample(
+    return SourceSample(
         place,
         "json",
         values,
@@ -449,7 +449,7 @@ def _json_lines(
                 yield line
 
 
-def _parquet(place: str, files: Sequence[SourceFile]) -> Sample:
+def _parquet(place: str, files: Sequence[SourceFile]) -> SourceSample:
     schema = parquet_schema(files[0])
     if files[0].in_zip:
         with files[0].open() as opened:
@@ -467,7 +467,7 @@ def _parquet(place: str, files: Sequence[SourceFile]) -> Sample:
     return _of_rows(place, "parquet", schema, rows, head, total)
 
 
-def _delta(place: str) -> Sample:
+def _delta(place: str) -> SourceSample:
     """Returns a sample of a Delta table, with the columns of its partitions."""
     table = Table.open(place)
     schema = pa.schema(retyped(table.schema, spark_type))
@@ -519,13 +519,13 @@ def _of_rows(
     rows: pa.Table,
     head: int,
     total: int,
-) -> Sample:
+) -> SourceSample:
     left_out = _of_other_case(schema.names)
     values = {}
     for name in excluding(schema.names, left_out):
         column = rows.column(name)
         values[name] = column.cast(_microseconds(column.type), safe=False).to_pylist()
-    return Sample(
+    return SourceSample(
         place,
         kind,
         values,

@@ -23,7 +23,7 @@ from rewindow.new_project.columns import (
     describe_columns,
     read_as_epoch,
 )
-from rewindow.new_project.sample import Sample
+from rewindow.new_project.sample import SourceSample
 from rewindow.new_project.times import MISFITS_MAX, ZONELESS, sounds_like_time
 from rewindow.sequences import find_named, names_of, present
 from rewindow.windows import describe_duration, parse_duration
@@ -93,7 +93,7 @@ class NewStream:
     """
 
     name: str
-    sample: Sample
+    sample: SourceSample
     columns: Sequence[Column]
     arrival: Column
     event_at: Column
@@ -140,7 +140,7 @@ class NewStream:
         return [column for column in self.columns if not no_key(column)]
 
 
-def propose_stream(sample: Sample, path: Path) -> NewStream:
+def propose_stream(sample: SourceSample, path: Path) -> NewStream:
     """Returns a stream for a sample.
 
     Raises:
@@ -345,7 +345,7 @@ def _is_numeric(column: Column) -> bool:
     return column.kind in ("BIGINT", "INT", "DOUBLE") or column.kind.startswith("DECIMAL")
 
 
-def _arrival(sample: Sample, columns: Sequence[Column]) -> tuple[Column, str]:
+def _arrival(sample: SourceSample, columns: Sequence[Column]) -> tuple[Column, str]:
     candidates = [column for column in columns if column.instant]
     if not candidates:
         listed = "; ".join(

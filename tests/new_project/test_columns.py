@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from rewindow.new_project.columns import Column, combined_times, describe_columns
-from rewindow.new_project.sample import Sample
+from rewindow.new_project.sample import SourceSample
 
 
 def column(name: str, values: list[Any], kind: str = "csv") -> Column:
-    return describe_columns(Sample("x", kind, {name: values}))[0]
+    return describe_columns(SourceSample("x", kind, {name: values}))[0]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_null_text_is_reported_only_in_columns_that_are_not_text() -> None:
 def test_null_text_of_another_column_is_reported_in_a_text_column() -> None:
     # A recording reads the texts of null_values as null in all columns.
     values = {"n": ["1", "NA", "-"], "country": ["NA", "DE", "DE"], "name": ["a", "b", "c"]}
-    _, country, name = describe_columns(Sample("x", "csv", values))
+    _, country, name = describe_columns(SourceSample("x", "csv", values))
     assert (country.missing, country.why) == (1, "text; NA means null, as in other columns")
     assert (name.missing, name.why) == (0, "text")
 
@@ -111,7 +111,9 @@ def test_day_and_month_order_is_chosen_by_the_shorter_time_span() -> None:
 
 
 def test_unrecordable_column_names_are_replaced() -> None:
-    sample = Sample("x", "csv", {name: ["1"] for name in ("Room Name", "offset", "a", "A", "7")})
+    sample = SourceSample(
+        "x", "csv", {name: ["1"] for name in ("Room Name", "offset", "a", "A", "7")}
+    )
     assert [c.event for c in describe_columns(sample)] == [
         "room_name",
         "source_offset",
@@ -208,7 +210,7 @@ def test_epoch_column_may_have_a_few_other_numbers(kind: str) -> None:
 def test_fields_of_nested_objects_are_columns_with_a_path() -> None:
     rows = [{"sensor": {"id": f"s{n}", "sent at": f"2026-03-0{n}T10:00:00Z"}} for n in (1, 2)]
     values = {"sensor": [row["sensor"] for row in rows]}
-    found = {column.name: column for column in describe_columns(Sample("x", "json", values))}
+    found = {column.name: column for column in describe_columns(SourceSample("x", "json", values))}
     assert list(found) == ["sensor", "sensor.id", "sensor.sent at"]
     assert (found["sensor.id"].event, found["sensor.id"].sql) == ("sensor_id", "sensor.id")
     sent = found["sensor.sent at"]
@@ -231,7 +233,9 @@ def test_date_column_and_time_column_form_a_timestamp() -> None:
         ),
     ):
         columns = describe_columns(
-            Sample("x", "csv", {"date": days, "Clock Time": ["10:00", "9:30"], "n": ["1", "2"]})
+            SourceSample(
+                "x", "csv", {"date": days, "Clock Time": ["10:00", "9:30"], "n": ["1", "2"]}
+            )
         )
         [both] = combined_times(columns)
         assert (both.instant, both.name, both.event) == (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rewindow.errors import InputError
-from rewindow.new_project.sample import Sample
+from rewindow.new_project.sample import SourceSample
 from rewindow.new_project.stream import NewStream, changed, propose_stream
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
@@ -20,7 +20,7 @@ def times(rows: int, step: timedelta) -> list[str]:
 
 
 def proposed(**values: list[Any]) -> NewStream:
-    return propose_stream(Sample("/x/clicks.csv", "csv", values), Path("clicks.csv"))
+    return propose_stream(SourceSample("/x/clicks.csv", "csv", values), Path("clicks.csv"))
 
 
 def test_arrival_is_the_column_of_that_name_or_the_first_time_without_nulls() -> None:
@@ -42,7 +42,7 @@ def test_epoch_numbers_with_a_few_other_texts_are_the_arrival() -> None:
 
 
 def test_title_line_above_the_header_is_reported() -> None:
-    sample = Sample("/x/clicks.csv", "csv", {"Report": [None]}, misshapen=20)
+    sample = SourceSample("/x/clicks.csv", "csv", {"Report": [None]}, misshapen=20)
     with pytest.raises(InputError) as caught:
         propose_stream(sample, Path("clicks.csv"))
     assert (
@@ -130,7 +130,7 @@ def test_width_and_interval_come_from_all_rows_and_the_neighbours_among_them() -
     stamps = times(2_000, timedelta(seconds=1)) + times(200_000, timedelta(seconds=1))[::1000]
     keys = ["a", "b", "c", "d"] * 550
     values = {"at": stamps, "key": keys}
-    sample = Sample("/x/clicks.csv", "csv", values, total=200_000, head=2_000)
+    sample = SourceSample("/x/clicks.csv", "csv", values, total=200_000, head=2_000)
     stream = propose_stream(sample, Path("clicks.csv"))
     # Ten tuples a window would make 20,000 windows.
     assert stream.width == "30 seconds"
