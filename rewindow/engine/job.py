@@ -177,14 +177,14 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
         if any(isinstance(node.operator, TupleOperator) for node in loaded.app.nodes.values()):
             check_executors(spark)
         check_shared(spark, config.replay_root(replay_id) / "scratch/shared")
-        watchdog.heard("Spark has started")
+        watchdog.printed("Spark has started")
         return spark
 
-    def bark(words: str) -> None:
+    def on_stuck(words: str) -> None:
         _stuck(ledger, plan, epoch, words)
 
     settings = config.replay
-    watchdog = Watchdog(settings.stuck_seconds, settings.stuck_factor, plan.group_seconds, bark)
+    watchdog = Watchdog(settings.stuck_seconds, settings.stuck_factor, plan.group_seconds, on_stuck)
 
     def report(progress: Progress) -> None:
         say(ReplayProgress(replay_id, epoch, **vars(progress)).line())
@@ -194,7 +194,7 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
 
     def tell(line: str) -> None:
         say(line)
-        watchdog.heard(line)
+        watchdog.printed(line)
 
     stop.listen()
     watchdog.start()

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from rewindow.errors import RewindowError
 from rewindow.windows import describe_seconds
 
-_LOOKS = 50
+_CHECKS = 50
 """Number of checks within the limit."""
 _ANSWER_SECONDS_MAX = 10.0
 
@@ -29,7 +29,7 @@ class Watchdog:
         seconds: shortest limit.
         factor: multiple of the time of a group.
         group_seconds: expected time of a group; the longest group so far replaces it.
-        bark: receives a description of what the attempt was doing.
+        on_stuck: receives a description of what the attempt was doing.
         clock: returns monotonic seconds.
     """
 
@@ -38,13 +38,13 @@ class Watchdog:
         seconds: float,
         factor: float,
         group_seconds: float,
-        bark: Callable[[str], None],
+        on_stuck: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._seconds = seconds
         self._factor = factor
         self._group_seconds = group_seconds
-        self._bark = bark
+        self._on_stuck = on_stuck
         self._clock = clock
         self._since = clock()
         self._line = ""
@@ -63,7 +63,7 @@ class Watchdog:
         """Stops the checks, because nothing is left to commit."""
         self._ended.set()
 
-    def heard(self, line: str) -> None:
+    def printed(self, line: str) -> None:
         """Stores the last line that the attempt has printed, which counts as progress."""
         self._line = line
         self._since = self._clock()
@@ -73,8 +73,8 @@ class Watchdog:
         self._group_seconds = max(self._group_seconds, seconds)
         self._since = self._clock()
 
-    def look(self) -> None:
-        """Calls `bark` if the limit is exceeded."""
+    def check(self) -> None:
+        """Calls `on_stuck` if the limit is exceeded."""
         waited = self._clock() - self._since
         if waited <= self.limit:
             return
@@ -82,14 +82,15 @@ class Watchdog:
         self._since = since = self._clock()
         doing = _doing()
         if self._since != since:
-            return  # A group was committed while Spark answered.
-        self._bark(f"no group was committed for {describe_seconds(round(waited))}; {doing}; {last}")
+            return  # The attempt made progress while Spark answered.
+        time_waited = describe_seconds(round(waited))
+        self._on_stuck(f"nothing was committed or printed for {time_waited}; {doing}; {last}")
 
     def _watch(self) -> None:
-        while not self._ended.wait(self.limit / _LOOKS):
+        while not self._ended.wait(self.limit / _CHECKS):
             # If the ledger cannot record the end of the attempt now, the next check tries again.
             with contextlib.suppress(RewindowError):
-                self.look()
+                self.check()
 
 
 def _doing() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -201,3 +202,26 @@ def test_drill_takes_windows_after_the_newest_published_state_before_the_last_wi
     assert (request.first, request.last) == (FIRST + 10, FIRST + 16)
     with pytest.raises(InputError, match="no state of application"):
         recent_request(config, ReplayRequest("totals", first=FIRST + 12), 7)
+
+
+@pytest.mark.long
+def test_drill_reports_windows_that_differ_from_the_undisturbed_candidate(
+    config: Config,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = jobs_here(spark)
+    replays: list[str] = []
+
+    def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
+        """The operator emits other values in the second candidate."""
+        if submission.replay_id not in replays:
+            monkeypatch.setenv("NOISE_EXACT", str(len(replays)))
+            replays.append(submission.replay_id)
+        return job(submission, on_line)
+
+    monkeypatch.setattr(loop, "run", run)
+    monkeypatch.setattr(drills, "kills_of", lambda *_, **__: [Kill(Step.FENCED, 1)])
+    [kill] = drill(config, "noisy", seed=1).kills
+    assert not kill.kept and re.match(r"\d+ windows of scores changed", kill.seen)
+    assert sorted(tables_of(config)) == sorted(replays), "both candidates are kept"

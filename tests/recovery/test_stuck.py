@@ -67,26 +67,28 @@ class Clock:
 def test_watchdog_waits_for_the_longer_of_its_two_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     # Rules: R92
     clock = Clock()
-    barked: list[str] = []
+    calls: list[str] = []
     monkeypatch.setattr(watchdog, "_doing", lambda: "Spark runs no stage")
-    dog = Watchdog(600, 10, 20, barked.append, clock=clock)
-    dog.heard("resumed from the start state")
+    dog = Watchdog(600, 10, 20, calls.append, clock=clock)
+    dog.printed("resumed from the start state")
     for clock.now in (599.0, 600.0):
-        dog.look()
-    assert barked == []
+        dog.check()
+    assert calls == []
     clock.now = 601.0
-    dog.look()
+    dog.check()
     line = "last line: resumed from the start state"
-    assert barked == [f"no group was committed for 10 min 1 s; Spark runs no stage; {line}"]
-    dog.look()
-    assert len(barked) == 1, "it starts anew"
+    assert calls == [
+        f"nothing was committed or printed for 10 min 1 s; Spark runs no stage; {line}"
+    ]
+    dog.check()
+    assert len(calls) == 1, "the time is counted from the report on"
     dog.committed(70.0)
     clock.now += 700.0
-    dog.look()
-    assert len(barked) == 1, "ten groups take longer than ten minutes"
+    dog.check()
+    assert len(calls) == 1, "ten groups take longer than ten minutes"
     clock.now += 1.0
-    dog.look()
-    assert len(barked) == 2
+    dog.check()
+    assert len(calls) == 2
 
 
 def plan_of(folder: Path, mode: str, seconds: float | None = None, **properties: str) -> Plan:
@@ -124,17 +126,17 @@ def test_attempt_with_a_hung_python_function_is_ended_and_resumed(tmp_path: Path
     assert "Spark runs stage" in stuck and "tasks done" in stuck and "resuming" in stuck
 
 
-def test_watchdog_barks_again_after_a_ledger_that_did_not_answer() -> None:
-    barked: list[str] = []
+def test_watchdog_reports_again_after_a_ledger_that_did_not_answer() -> None:
+    calls: list[str] = []
     heard = threading.Event()
 
-    def bark(words: str) -> None:
-        barked.append(words)
-        if len(barked) == 1:
+    def on_stuck(words: str) -> None:
+        calls.append(words)
+        if len(calls) == 1:
             raise RewindowError("the ledger does not answer")
         heard.set()
 
-    dog = Watchdog(0.05, 1, 0, bark)
+    dog = Watchdog(0.05, 1, 0, on_stuck)
     dog.start()
     assert heard.wait(30)
     dog.stop()
