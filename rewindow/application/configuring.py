@@ -17,13 +17,23 @@ from rewindow.application.modes import Mode
 from rewindow.application.node import Node
 from rewindow.application.operator import FrameOperator
 from rewindow.application.overrides import PropertyChange, PropertyOverride, resolve_overrides
+from rewindow.application.placing import PLACING_ATTRIBUTES
 from rewindow.application.violations import Violation
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
 
 PORT_ATTRIBUTES = ("errors_max",)
 """Attributes of an error port, given as operator.port.attribute."""
-ATTRIBUTES = ("mode", "container", "checkpoint_windows", "application_windows", "slide_windows")
+ATTRIBUTES = (
+    "mode",
+    "container",
+    "checkpoint_windows",
+    "application_windows",
+    "slide_windows",
+    "partitions",
+    "partitioner",
+    "spread",
+)
 """Attributes of an operator; a property of the same name comes before."""
 
 
@@ -54,7 +64,11 @@ def apply_overrides(app: Application, given: Iterable[PropertyOverride]) -> None
     others (O53).
     """
     of_ports = map(partial(_of_ports, app), given)
-    app.given = resolve_overrides(chain.from_iterable(of_ports))
+    # What is given to a unifier comes after what is given to the operator that it belongs to.
+    app.given = sorted(
+        resolve_overrides(chain.from_iterable(of_ports)),
+        key=lambda one: one.operator.endswith(".unifier"),
+    )
     for one in app.given:
         if one.output:
             _set_output(app, one)
@@ -87,18 +101,20 @@ def apply_to(app: Application, node: Node, one: PropertyOverride) -> None:
             f"has: {', '.join(known)}."
         )
         app.declared.append(_violation(one, words))
+    app.renew_unifiers(node.name)
 
 
 def apply_changes(app: Application, changes: Iterable[PropertyChange]) -> None:
     """Gives changeable properties the values that they have from here on (O26, O27)."""
     for one in changes:
-        operator = app.nodes[one.operator].operator
-        _set(
-            operator,
-            property_key(operator, one.name) or one.name,
-            one.name,
-            one.value,
-        )
+        node = app.nodes[one.operator]
+        key = property_key(node.operator, one.name)
+        if key is None and one.name in PLACING_ATTRIBUTES:
+            changed: dict[str, Any] = {one.name: one.value}
+            app.nodes[node.name] = replace(node, **changed)
+            continue
+        _set(node.operator, key or one.name, one.name, one.value)
+        app.renew_unifiers(node.name)
 
 
 def check_changes(app: Application, changes: Iterable[PropertyChange]) -> list[Any]:
@@ -119,6 +135,8 @@ def _check_change(app: Application, change: PropertyChange) -> Any:
         raise InputError(f'{where}: no operator has the name "{change.operator}"', hint=known)
     operator = app.nodes[change.operator].operator
     kind = type(operator)
+    if change.name in PLACING_ATTRIBUTES and property_key(operator, change.name) is None:
+        return _check_placing_change(app, change, where)
     changeable = sorted(type(operator).changeable)
     names = {name for name, info in kind.model_fields.items() if change.name in (name, info.alias)}
     if not names:
@@ -147,6 +165,25 @@ def _check_change(app: Application, change: PropertyChange) -> Any:
             "have other columns"
         )
     [value] = operator.model_dump(mode="json", include=names).values()
+    return value
+
+
+def _check_placing_change(app: Application, change: PropertyChange, where: str) -> int | None:
+    """Returns the number of partitions or instances from a window on (O99, R98)."""
+    operator = app.nodes[change.operator].operator
+    if getattr(operator.placing, change.name) is None:
+        raise InputError(
+            f"{where} is not changeable while a replay runs: the replay was planned without it",
+            hint=f"Give it to a new replay: --set {change.path}=NUMBER",
+        )
+    try:
+        value = int(str(change.value))
+    except ValueError:
+        raise InputError(f"{where} must be a whole number, not {change.value!r}") from None
+    apply_changes(app, [change.model_copy(update={"value": value})])
+    wrong = operator.wrong_placing()
+    if wrong:
+        raise InputError(f"{where} cannot become {value}: {wrong[0][1]}")
     return value
 
 
@@ -202,7 +239,7 @@ def _set_attribute(
 def _attribute(name: str, value: Any) -> Mode | str | int:
     if name == "mode":
         return Mode.parse(value)
-    return str(value) if name == "container" else int(str(value))
+    return str(value) if name in ("container", "partitioner") else int(str(value))
 
 
 def _of_ports(app: Application, one: PropertyOverride) -> Iterator[PropertyOverride]:

@@ -132,6 +132,9 @@ def _attributes(node: Node, sources: dict[str, str]) -> Iterator[PropertyDescrip
         ("checkpoint_windows", 1),
         ("application_windows", 1),
         ("slide_windows", None),
+        ("partitions", None),
+        ("partitioner", None),
+        ("spread", None),
     ):
         value = getattr(node, name)
         if value != default:

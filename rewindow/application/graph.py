@@ -120,7 +120,7 @@ class Application:
             )
         return PortHandle(None, stream)
 
-    def add(
+    def add(  # noqa: PLR0913 - each is an attribute of the operator
         self,
         name: str,
         operator: FrameOperator,
@@ -130,6 +130,9 @@ class Application:
         checkpoint_windows: int = 1,
         application_windows: int = 1,
         slide_windows: int | None = None,
+        partitions: int | None = None,
+        partitioner: str | None = None,
+        spread: int | None = None,
         **feeds: End,
     ) -> Node:
         """Adds an operator and connects its input ports, given by name: each to one port that
@@ -143,10 +146,14 @@ class Application:
         `application_windows` are taken as one by the operator (W18); with `slide_windows` it looks
         back over that many and has a result every so many (W27).
 
+        `partitions` divides the keys of a tuple operator between that many Spark tasks, and
+        `partitioner` says which partition has a key; `spread` divides the tuples of an operator
+        without a key between that many instances. No result depends on them (X55, O101).
+
         Another one under a name that is taken is reported at launch and leaves the graph as it was
         (O48, O49).
         """
-        ends = map_values(end_of, feeds)
+        ends = map_values(self._end, feeds)
         known_mode = Mode.parse(mode) if mode else None
         node = Node(
             name,
@@ -157,6 +164,9 @@ class Application:
             application_windows=application_windows,
             slide_windows=slide_windows,
             container=container,
+            partitions=partitions,
+            partitioner=partitioner,
+            spread=spread,
         )
         known = self.nodes.setdefault(name, node)
         if known.operator is not operator or known != node:
@@ -165,7 +175,43 @@ class Application:
                     "O48", name, "", value=name, message="operator name is taken by another one"
                 )
             )
+        self.renew_unifiers(name)
         return known
+
+    def renew_unifiers(self, name: str) -> None:
+        """Adds the unifiers of an operator, or gives them the properties and attributes that the
+        operator has now (O73).
+        """
+        writer = self.nodes[name]
+        if writer.unifies:
+            return
+        for port, declared in writer.output_ports().items():
+            own = writer.operator if declared.unifier == "self" else declared.unifier
+            if not isinstance(own, FrameOperator):
+                continue
+            unifier = f"{name}.{port}.unifier"
+            known = self.nodes.get(unifier)
+            if known:
+                known.operator.set_properties(**own.given_properties())
+            operator = known.operator if known else type(own)(**own.given_properties())
+            given = known or Node(unifier, operator, None, checkpoint_windows=1, feeds={})
+            self.nodes[unifier] = replace(
+                given,
+                mode=writer.mode,
+                checkpoint_windows=writer.checkpoint_windows,
+                feeds=dict.fromkeys(operator.input_ports(), writer[port]),
+                application_windows=writer.windowing.pane,
+                container=writer.container,
+                unifies=writer[port],
+            )
+
+    def _end(self, feed: End) -> PortHandle:
+        """Returns the port at which a stream begins: of a port with a unifier, that of the
+        unifier.
+        """
+        end = end_of(feed)
+        unifier = self.nodes.get(f"{end}.unifier")
+        return unifier.default_port() if unifier and unifier.unifies == end else end
 
     def module(self, name: str, build: Build, **feeds: End) -> PartInstance:
         """Adds a part of a graph as if it were one operator, and connects its input ports, given by
@@ -200,7 +246,7 @@ class Application:
         `window_id` among them: it costs a sort in every group, and readers pass over the row groups
         that hold nothing they ask for.
         """
-        handle = end_of(source)
+        handle = self._end(source)
         given = tuple(sorted((suite_parameters or {}).items()))
         output = Output(
             name,

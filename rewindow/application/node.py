@@ -8,6 +8,7 @@ from typing import Protocol
 
 from rewindow.application.modes import Mode
 from rewindow.application.operator import FrameOperator, InputPort, OutputPort
+from rewindow.application.placing import Placing
 from rewindow.application.windowing import EVERY_WINDOW, Windowing
 
 
@@ -32,6 +33,8 @@ class Node:
         container: name of the container that the user has set, None if the plan decides.
         errors_max: by error port, the bound on the error tuples of a window that is given from
             outside of the code.
+        partitions, partitioner, spread: see `Placing`.
+        unifies: the port whose partial results a unifier merges; None for another operator.
     """
 
     name: str
@@ -43,9 +46,14 @@ class Node:
     slide_windows: int | None = None
     errors_max: Mapping[str, int] = field(default_factory=dict)
     container: str | None = None
+    partitions: int | None = None
+    partitioner: str | None = None
+    spread: int | None = None
+    unifies: PortHandle | None = None
 
     def __post_init__(self) -> None:
         self.operator.set_windowing(self.windowing)
+        self.operator.set_placing(Placing(self.partitions, self.partitioner, self.spread))
 
     def __getitem__(self, port: str) -> PortHandle:
         return PortHandle(self.name, port)
@@ -54,6 +62,11 @@ class Node:
     def windowing(self) -> Windowing:
         """Its application or sliding windows."""
         return Windowing(self.application_windows, self.slide_windows)
+
+    @property
+    def is_changeable(self) -> bool:
+        """Whether `rewindow set` may change some of it while a replay runs (X10, O99)."""
+        return bool(type(self.operator).changeable) or bool(self.partitions or self.spread)
 
     @property
     def has_longer_windows(self) -> bool:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
 from rewindow.application.modes import Mode
+from rewindow.application.placing import AS_SPARK, Placing
 from rewindow.application.properties import WrongProperty, wrong_properties
 from rewindow.application.windowing import EVERY_WINDOW, Windowing
 from rewindow.errors import InputError
@@ -33,12 +34,23 @@ class InputPort:
         key: of a tuple operator, the columns by which its tuples are keyed (X41).
         control: of a tuple operator, whether tuples come to every key range, before the end of
             their window (O132).
+        broadcast: of a tuple operator, whether every partition gets all tuples, in the port's turn
+            (O87).
+        codec: how a key is hashed to find its partition: "xxhash64" (X47), which is the default, or
+            "java", as Java's hashCode (O85).
     """
 
     schema: pa.Schema | None = None
     optional: bool = False
     key: tuple[str, ...] = ()
     control: bool = False
+    broadcast: bool = False
+    codec: str | None = None
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether its tuples are divided by their keys."""
+        return not (self.control or self.broadcast)
 
 
 @dataclass(frozen=True)
@@ -51,6 +63,10 @@ class OutputPort:
     key range may emit it (O133, X44); as an output they are recorded (O135). Of a report port the
     rows tell something about the tuples of other ports, such as how many there are: where nothing
     reads them they are neither computed nor counted, while dropped tuples are counted (O16).
+
+    A `unifier` is a tuple operator that merges what the instances of the operator emit, before
+    anything reads the port (O73, O74); "self" is another instance of the operator itself (O76). The
+    schema is that of the partial results.
     """
 
     schema: pa.Schema
@@ -59,6 +75,7 @@ class OutputPort:
     control: bool = False
     errors_max: int | None = None
     report: bool = False
+    unifier: FrameOperator | str | None = None
 
 
 WRITTEN = pa.schema(
@@ -260,6 +277,7 @@ class FrameOperator(BaseModel):
     _given: dict[str, Any] = PrivateAttr()
     _wrong: list[WrongProperty] = PrivateAttr()
     _windowing: Windowing = PrivateAttr(default=EVERY_WINDOW)
+    _placing: Placing = PrivateAttr(default=AS_SPARK)
 
     def __init__(self, **properties: Any) -> None:
         wrong = []
@@ -275,15 +293,30 @@ class FrameOperator(BaseModel):
         """Gives some properties another value; all are checked together, as if the operator were
         built anew.
         """
-        windowing = self._windowing
+        windowing, placing = self._windowing, self._placing
         FrameOperator.__init__(self, **{**self._given, **properties})
-        self._windowing = windowing
+        self._windowing, self._placing = windowing, placing
 
     def set_windowing(self, windowing: Windowing) -> None:
         """Stores the application windows that the application sets for this operator, so that
         `state_columns` may depend on them. The attributes are checked elsewhere.
         """
         self._windowing = windowing
+
+    @property
+    def placing(self) -> Placing:
+        """How its tuples are divided between Spark tasks."""
+        return self._placing
+
+    def set_placing(self, placing: Placing) -> None:
+        """Stores the partitions that the application sets for this operator."""
+        self._placing = placing
+
+    def wrong_placing(self) -> list[tuple[str, str]]:
+        """Returns the rules that partitions and unifiers break, each with a message."""
+        if self._placing == AS_SPARK:
+            return []
+        return [("X55", "only a tuple operator has partitions, a partitioner or a spread")]
 
     def given_properties(self) -> Mapping[str, Any]:
         """Returns the properties that were given a value; the others have that of their class."""

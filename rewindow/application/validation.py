@@ -242,6 +242,8 @@ def _check_attributes(node: Node) -> Iterator[Violation]:
             f"{node.windowing.pane} windows"
         )
         yield Violation("W50", node.name, "", value=node.checkpoint_windows, message=message)
+    for rule, message in node.operator.wrong_placing():
+        yield Violation(rule, node.name, "", value=type(node.operator).__name__, message=message)
     for name, port in node.output_ports().items():
         if port.errors_max is not None and (port.errors_max < 0 or not port.error):
             message = "errors_max is of an error port, 0 or more"

@@ -86,7 +86,7 @@ class Attempt:
         self._crash = crash or partial(crash_point, attempt=epoch)
         self._held = RetainedFiles(folder_of(root / CHECKPOINTS), epoch)
         self._schedule = CheckpointSchedule(plan.checkpoint_windows, plan.checkpoint_multiple)
-        changeable = any(type(node.operator).changeable for node in app.nodes.values())
+        changeable = any(node.is_changeable for node in app.nodes.values())
         self._unseen: list[WindowRange] = []
         self._changes = _change_log(plan, app, root) if changeable else None
 

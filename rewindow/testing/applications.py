@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rewindow.application import Application, Mode, OperatorContext, PortHandle, validate
 from rewindow.application.containers import containers_of
 from rewindow.errors import InputError
 from rewindow.sequences import map_values
-from rewindow.testing.attempts import ReplayRun, rows_of
+from rewindow.testing.attempts import Repartition, ReplayRun, rows_of, set_partitions
 from rewindow.testing.computation import GraphComputation, PassOptions, Recorded, projected
 from rewindow.testing.operators import Tuples, check_cuts, windows_of
 from rewindow.testing.passes import CRASH
@@ -65,6 +66,8 @@ def run_application(  # noqa: PLR0913 - each is an option of the verb
     port_order: Sequence[str] = (),
     ends: Mapping[str, int] | None = None,
     dies_at: Sequence[tuple[str, int]] = (),
+    partitions: Mapping[str, int] = MappingProxyType({}),
+    repartition: Repartition = MappingProxyType({}),
     spark: SparkSession | None = None,
 ) -> ApplicationRun:
     """Runs an application over windows and returns what came out of each port.
@@ -79,6 +82,9 @@ def run_application(  # noqa: PLR0913 - each is an option of the verb
         ends: by stream that has ended, its last window.
         dies_at: by attempt, the step of a replay's protocol and the number of the commit group at
             which it dies, such as ("after_outputs", 2); see `rewindow.crash.Step`.
+        partitions: by operator, its number of partitions, or of instances where it is spread.
+        repartition: by window, other numbers of partitions that hold from there on, such as
+            {20: {"totals": 4}}.
         spark: session for frame operators; a local one is started where there is none.
 
     Raises:
@@ -86,6 +92,7 @@ def run_application(  # noqa: PLR0913 - each is an option of the verb
         InputError: an unknown stream, a tuple that does not fit it, an error of an operator, or a
             crash in an application of several containers.
     """
+    set_partitions(app, partitions)
     validate(app, Mode.parse(mode), is_test=True)
     unknown = sorted({*inputs, *(ends or {})} - set(app.streams))
     if unknown:
@@ -105,7 +112,7 @@ def run_application(  # noqa: PLR0913 - each is an option of the verb
         operator=app.name,
         ends=app.ends(ends or {}),
     )
-    attempts = ReplayRun(app, computation, context, group_windows, dies_at)
+    attempts = ReplayRun(app, computation, context, group_windows, dies_at, repartition)
     if attempts.crashes and len(containers) > 1:
         raise InputError(
             f'application "{app.name}" has {len(containers)} containers, but simulated crashes '

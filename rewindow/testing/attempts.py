@@ -12,10 +12,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain
+from types import MappingProxyType
 from typing import Any
 
 from rewindow.application import Application, OperatorContext
 from rewindow.crash import Step
+from rewindow.errors import InputError
 from rewindow.recovery import CheckpointSchedule, Resume, StartState, next_end, resume
 from rewindow.sequences import map_values
 from rewindow.testing.computation import GraphComputation, States
@@ -24,6 +26,8 @@ from rewindow.windows import WindowRange
 
 Rows = dict[int, list[tuple[Any, ...]]]
 """By window the tuples, each as the window and the values."""
+Repartition = Mapping[int, Mapping[str, int]]
+"""By window, the number of partitions that operators have from there on."""
 _FACTS = ""
 
 
@@ -34,6 +38,7 @@ class ReplayRun:
         context: what all groups have in common; its windows are those of the replay.
         group_windows: windows of a commit group, or of each.
         dies_at: by attempt, the step of the protocol and the number of the group at which it dies.
+        repartition: by window, the partitions that operators have from there on.
 
     Attributes:
         tables: by output or error table, its tuples.
@@ -48,6 +53,7 @@ class ReplayRun:
         context: OperatorContext,
         group_windows: int | Sequence[int],
         dies_at: Sequence[tuple[str, int]] = (),
+        repartition: Repartition = MappingProxyType({}),
     ) -> None:
         self._app = app
         self._computation = computation
@@ -56,6 +62,7 @@ class ReplayRun:
         self._windows = context.windows
         self._group_windows = group_windows
         self._dies_at = dies_at
+        self._repartition = repartition
         self._checkpoints = {0: computation.initial_states()}
         self._done = dict.fromkeys([*app.staged(), _FACTS], 0)
         self._started = 0
@@ -137,6 +144,7 @@ class ReplayRun:
         window = first + found.first - 1
         saved = first + found.restore - 1 if found.restore else None
         cuts = list(map((first - 1).__add__, found.cuts))
+        cuts += map((-1).__add__, self._repartition)
         # Exactly once leaves out the windows that a table held when the attempt took it over.
         present = dict(self._done)
         unseen = list(StartState(source="initial").unseen(first))
@@ -161,6 +169,9 @@ class ReplayRun:
                 unseen=tuple(unseen),
                 checkpointed=saved,
             )
+            for from_window in sorted(self._repartition):
+                if from_window <= window:
+                    set_partitions(self._app, self._repartition[from_window])
             emitted, states = self._computation.compute(group, states)
             self._reach(Step.MATERIALISED, number)
             saved = self._commit(
@@ -211,6 +222,19 @@ class ReplayRun:
     def _between(self, marks: tuple[int, int]) -> WindowRange:
         first = self._windows.first - 1
         return WindowRange(first + marks[0], first + marks[1])
+
+
+def set_partitions(app: Application, partitions: Mapping[str, int]) -> None:
+    """Gives operators another number of partitions, or of instances where they are spread."""
+    for name, count in partitions.items():
+        if name not in app.nodes:
+            raise InputError(
+                f'application "{app.name}" has no operator "{name}"',
+                hint=f"It has: {', '.join(app.nodes)}.",
+            )
+        node = app.nodes[name]
+        attribute: dict[str, Any] = {"spread" if node.spread else "partitions": count}
+        app.nodes[name] = replace(node, **attribute)
 
 
 def rows_of(by_window: Rows) -> list[tuple[Any, ...]]:

@@ -100,7 +100,7 @@ class GraphComputation:
         run = self._passes.get(node.name)
         if run is None:
             return sorted(states[node.name].to_pylist(), key=repr)
-        unit = next(unit for unit in self._units if node in unit)
+        unit = next(unit for unit in self._units if node.name in names_of(unit))
         return run.readable(ALONE if len(unit) == 1 else node.name, states[unit[0].name])
 
     def compute(

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rewindow.application import OperatorContext
 from rewindow.errors import InputError
 from rewindow.operators.tuples.values import to_array
 from rewindow.state.row_hash import row_hashes
+from rewindow.testing.partitions import EVERY, partitions_of
+from rewindow.tuple_engine.keyed_state import merge_states
 from rewindow.tuple_engine.passes import Pass, control_rows
 from rewindow.tuple_engine.tagged_rows import (
     FOREIGN,
@@ -138,7 +139,7 @@ class PassRun:
         self._pass = one
         self._shapes = one.shapes()
         self._batch = batch
-        self._key_ranges = key_ranges if one.keys else 1
+        self._key_ranges = key_ranges
         self._port_order = port_order
 
     def initial_states(self) -> PassStates:
@@ -183,14 +184,15 @@ class PassRun:
             states,
         )
         rows = self._tagged(stretches, context.first - 1)
-        place = _ranges(
-            self._pass,
-            rows,
-            self._key_ranges,
+        placing = self._pass.placing
+        count = placing.spread or (
+            (placing.partitions or self._key_ranges) if self._pass.keys else 1
         )
+        place = partitions_of(self._pass, rows, count)
         controls = self._controls(context.windows, inputs)
-        for number in range(self._key_ranges):
-            own = rows if place is None else rows.filter(pc.equal(place, number))
+        for number in range(count):
+            is_own = (place == number) | (place == EVERY)
+            own = rows.filter(pa.array(is_own))
             if self._pass.keys and not own.num_rows:
                 # As under Spark: where no tuple and no state of a key is, nothing is called.
                 continue
@@ -342,6 +344,7 @@ class PassRun:
         ports = by_tag(self._pass.outputs)
         emitted: dict[OperatorPort, list[Emitted]] = {place: [] for place in self._pass.outputs}
         after = {}
+        instances: dict[str, list[tuple[Any, ...]]] = {}
         for name, shape in self._shapes.items():
             after[name] = dict(states[name]) if shape.keys else {}
         members = by_tag(self._pass.states)
@@ -351,6 +354,9 @@ class PassRun:
             if tag in members:
                 name = members[tag]
                 rows = zip(*_lists(batch, self._pass.states[name]), strict=True)
+                if self._pass.placing.spread:
+                    instances.setdefault(name, []).extend(rows)
+                    continue
                 self._keep_states(
                     name,
                     after[name],
@@ -367,6 +373,9 @@ class PassRun:
                 values,
                 is_own,
             )
+        for name, rows_of_instances in instances.items():
+            merged = self._merged(name, rows_of_instances)
+            self._keep_states(name, after[name], merged)
         for place, rows_of_port in emitted.items():
             rows_of_port.sort(key=attrgetter("window"))
             operator = self._pass.members[place[0]].operator
@@ -374,6 +383,17 @@ class PassRun:
                 # Each key range may emit the same control tuple: equal ones are one.
                 emitted[place] = list({repr(one[:2]): one for one in rows_of_port}.values())
         return emitted, after
+
+    def _merged(self, member: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Returns the one state of an operator that is spread, from those of its instances."""
+        operator = self._pass.members[member].operator
+        stored = self._shapes[member].state.stored
+        arrays = []
+        for values, sent in zip(zip(*rows, strict=True), stored, strict=True):
+            arrays.append(pa.array(values, sent.type))
+        names = operator.state_key_columns() + tuple(field.name for field in operator.fields)
+        merged = merge_states(operator, pa.table(arrays, names=names), type(operator).__name__)
+        return [tuple(row.values()) for row in merged.to_pylist()]
 
     def _keep_states(
         self,
@@ -483,12 +503,3 @@ def _tuple(port: str, columns: Columns, given: Any) -> tuple[Any, ...]:
             f"{len(values)} values"
         )
     return values
-
-
-def _ranges(one: Pass, rows: pa.RecordBatch, key_ranges: int) -> pa.Array | None:
-    """Returns the key range of each row: by a hash of its key, whichever port it came to; None
-    where there is one.
-    """
-    if key_ranges == 1:
-        return None
-    return pa.array(row_hashes(pa.Table.from_batches([rows.select(one.keys)])) % key_ranges)

@@ -21,7 +21,9 @@ class EmissionOrder:
     def __init__(self, app: Application) -> None:
         self._keys: dict[str, tuple[str, ...]] = {}
         for unit in app.units():
-            if all(isinstance(node.operator, TupleOperator) for node in unit):
+            # The instances of an operator that is spread emit side by side.
+            is_called = all(isinstance(node.operator, TupleOperator) for node in unit)
+            if is_called and not any(node.spread for node in unit):
                 is_divided = bool(Pass.of(unit).keys)
                 for node in unit:
                     self._keys[node.name] = node.operator.state_key_columns() if is_divided else ()

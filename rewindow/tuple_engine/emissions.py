@@ -14,6 +14,7 @@ import pyarrow as pa
 from rewindow.errors import InputError
 from rewindow.operators.tuples.values import to_array
 from rewindow.tuple_engine.emitted import EmittedCopies
+from rewindow.tuple_engine.keyed_state import NO_KEY
 from rewindow.tuple_engine.tagged_rows import (
     FOREIGN,
     Columns,
@@ -63,6 +64,7 @@ class Emissions:
         self._sealed = dict.fromkeys(shape.outputs, 0)
         self._foreign: dict[str, list[int]] = {}
         self._in_tables = 0
+        self._required: ReadKey | None = None
         self._append: dict[str, Callable[[Sequence[Any]], None]] = {}
         self._quick: dict[str, tuple[Callable[[Sequence[Any]], None], int]] = {}
         self._plain: dict[str, tuple[Callable[[Sequence[Any]], None], int]] = {}
@@ -114,6 +116,23 @@ class Emissions:
             values.extend(row)
 
         return append
+
+    def require_key(self, reads: ReadKey | None) -> None:
+        """Refuses tuples that are emitted while no key is read, until it is called with None."""
+        self._required = reads if self._shape.keys else None
+        if self._required is None:
+            self._quick.update(self._plain)
+        else:
+            self._quick.clear()
+
+    def _check_key(self) -> None:
+        if self._required is not None and self._required.key is NO_KEY:
+            raise InputError(
+                f"{self._name} emits for a broadcast tuple without a key",
+                detail="Each partition gets the tuple, so what it emits would be there as often as "
+                "there are partitions.",
+                hint="Emit where the state of a key is read: if self.has(*key): self.at(*key)",
+            )
 
     def begin(self, window: int) -> None:
         """Opens a window."""
@@ -188,6 +207,7 @@ class Emissions:
                 f"{self._name} emits outside of a window",
                 hint="Emit in begin_window, process or end_window.",
             )
+        self._check_key()
         if port not in self._values:
             raise InputError(
                 f'there is no output port "{port}"',
@@ -237,6 +257,7 @@ class Emissions:
         """Keeps rows of a port as a batch; no key is known under which each of them is emitted."""
         if self._window is None:
             raise InputError(f"{self._name} emits outside of a window")
+        self._check_key()
         columns = self._shape.outputs[port].schema
         if rows.schema.names != columns.names:
             raise InputError(

@@ -4,10 +4,11 @@ input ports.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
@@ -15,15 +16,16 @@ from rewindow.application import WRITTEN, OperatorContext, PartSink
 from rewindow.names import quoted_column
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.sequences import map_values
-from rewindow.spark.columns import bigint, union_all
+from rewindow.spark.columns import bigint
 from rewindow.spark.digests import hash_of
 from rewindow.spark.frames import spark_schema
 from rewindow.spark.repeated_tasks import refuse_repeated_task
 from rewindow.tuple_engine.failing import TUPLE_KEY, FailingTuple, failing_rows
+from rewindow.tuple_engine.keyed_state import merge_states
+from rewindow.tuple_engine.partitions import PARTITION, Division
 from rewindow.tuple_engine.passes import ALONE, STATE, Member, Pass, alone_ports, control_rows
 from rewindow.tuple_engine.tagged_rows import (
     DELETED,
-    PLACEHOLDER,
     SORT_KEY,
     TAG_BITS,
     WINDOW,
@@ -64,7 +66,20 @@ def states_after(
     there are keys.
     """
     found = _parts(operator, inputs, state, context)[STATE].drop(WINDOW, EMITTED)
+    if operator.placing.spread and operator.fields:
+        return _merged(operator, found)
     return found if operator.state_increments else found.drop(DELETED)
+
+
+def _merged(operator: TupleOperator, states: DataFrame) -> DataFrame:
+    """Returns the one state of an operator that is spread, from those of its instances (R100)."""
+    name = type(operator).__name__
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = pa.Table.from_batches(batches, schema=operator.state_columns())
+        yield from merge_states(operator, rows, name).to_batches()
+
+    return states.coalesce(1).mapInArrow(run, states.schema)
 
 
 def _parts(
@@ -139,19 +154,30 @@ def pass_of(
     # All ports and states go through one pass of Python: tagged and with shared columns they are
     # one frame, divided by key and sorted by window, port and offset. Each of its tasks then calls
     # the operators of one or more key ranges.
+    session = next(iter(inputs.values())).sparkSession
+    division = Division(one, int(session.conf.get("spark.sql.shuffle.partitions", "1")))
     parts = []
     for place, columns in one.inputs.items():
         if place in inputs:
             has_offset = place[1] not in one.members[place[0]].unordered
-            parts.append(_tagged(inputs[place], columns, context, has_offset=has_offset))
+            partition = partial(division.of_input, place) if division.names_partitions else None
+            parts.append(
+                _tagged(
+                    inputs[place],
+                    columns,
+                    context,
+                    has_offset=has_offset,
+                    partition=partition,
+                )
+            )
     for name, columns in one.loaded.items():
         if name in states:
-            parts.append(_tagged_state(states[name], columns, context))
-    if not one.keys:  # Without a row Spark would call nothing, and no window would be begun.
-        parts.append(_mark(next(iter(inputs.values())).sparkSession))
-    rows = union_all(parts, allow_missing=True)
-    names = rows.columns
-    placed = rows.repartition(*one.keys) if one.keys else rows.coalesce(1)
+            tagged = _tagged_state(states[name], columns, context)
+            if division.names_partitions:
+                tagged = tagged.withColumn(PARTITION, division.of_state())
+            parts.append(tagged)
+    placed = division.divide(parts)
+    names = placed.columns
     # Only ports without an order bring a hash to sort by.
     ordered = placed.sortWithinPartitions(SORT_KEY, _ORDER, *{_HASH}.intersection(names))
     sent = []
@@ -191,11 +217,16 @@ def _tagged(
     context: OperatorContext,
     *,
     has_offset: bool,
+    partition: Callable[[Column, Column | None], Column] | None,
 ) -> DataFrame:
     window = F.col(WINDOW).cast("bigint")
     before = F.lit(context.first - 1)
     place = (window - before) * F.lit(1 << WINDOW_BITS) + F.lit(columns.tag)
+    is_recorded = has_offset and _OFFSET in frame.columns and EMITTED not in frame.columns
     found = [place.alias(SORT_KEY), *_named(columns)]
+    if partition is not None:
+        of_row = partition(_hash(columns.schema), F.col(_OFFSET) if is_recorded else None)
+        found.append(of_row.alias(PARTITION))
     if context.reports_failing:
         key = tuple_key(frame, columns.schema, has_offset=has_offset)
         found.append(key.alias(TUPLE_KEY))
@@ -238,10 +269,6 @@ def _tagged_state(
 ) -> DataFrame:
     before = context.first - 1
     return state.select(*_at(sort_key(before, columns.tag, before)), *_named(columns))
-
-
-def _mark(spark: SparkSession) -> DataFrame:
-    return spark.range(1).select(*_at(PLACEHOLDER))
 
 
 def _at(place: int) -> tuple[Column, Column]:

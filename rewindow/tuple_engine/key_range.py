@@ -39,6 +39,8 @@ from rewindow.tuple_engine.tagged_rows import (
 _CALLBACKS = ("begin_window", "end_window", "slide", "before_checkpoint")
 """What is called in every window, where an operator defines it: a call that does nothing is 2 us a
 window."""
+EVERY_KEY = ()
+"""Stands for the keys of a tuple after whose failure no key can be trusted."""
 NO_CONTROLS: Mapping[str, Mapping[int, pa.RecordBatch]] = MappingProxyType({})
 
 
@@ -96,7 +98,7 @@ class KeyRange:
         self._assigned = dict(self._operator.__dict__)
         self._state = KeyedState(self._shape, self._operator)
         self._out.follow(followed, self._state)
-        self.take = self._state.take
+        self.has = self._state.has
         self.each_key = self._state.each_key
         self.forget = self._state.forget
         self.load = self._state.load
@@ -107,12 +109,32 @@ class KeyRange:
         self._in_batches = hasattr(operator, "process_batch")
         self._defined = set()
         for name in _CALLBACKS:
-            if getattr(type(operator), name) is not getattr(TupleOperator, name):
+            if operator.defines(name):
                 self._defined.add(name)
+        self._broadcast = set()
+        for name, port in operator.input_ports().items():
+            if port.broadcast:
+                self._broadcast.add(name)
+        self._takes_broadcast = False
         by_default = self._operator.process if len(self._names) == 1 else None
         self._process = {}
         for name in self._names:
             self._process[name] = getattr(self._operator, f"process_{name}", None) or by_default
+
+    def take(self, key: tuple[Any, ...]) -> None:
+        """Takes a key as the one that is read.
+
+        Raises:
+            InputError: a broadcast tuple is processed, and another partition may have the key.
+        """
+        if self._takes_broadcast and not self.has(key):
+            raise InputError(
+                f"the key {shown(key)} has no state in this partition",
+                detail="A tuple of a broadcast port comes to all partitions, and one of them has "
+                "the key.",
+                hint="Ask before: if self.has(*key): self.at(*key)",
+            )
+        self._state.take(key)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Gives what was emitted, batch by batch, then the state.
@@ -341,7 +363,27 @@ class KeyRange:
             columns.append(column if column.type == field.type else column.cast(field.type))
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
+    def _take_broadcast(self, port: str, rows: Any) -> None:
+        """Takes tuples that come to all partitions: no key is read until the operator takes one,
+        and each partition emits for its own keys only (O87, O101).
+        """
+        self._takes_broadcast = True
+        self._out.require_key(self._state)
+        if self._in_batches:
+            self._call("process_batch", self._operator.process_batch, port, rows)  # type: ignore[attr-defined]
+        else:
+            for row in rows[0]:
+                try:
+                    self._call(f"process of port {port}", self._process[port], row)
+                except Exception:
+                    self._state.failed_at = row
+                    raise
+        self._out.require_key(None)
+        self._takes_broadcast = False
+
     def _take(self, port: str, rows: Any) -> None:
+        if port in self._broadcast:
+            return self._take_broadcast(port, rows)
         if self._in_batches:
             return self._call("process_batch", self._operator.process_batch, port, rows)  # type: ignore[attr-defined]
         process = self._process[port]
@@ -365,7 +407,7 @@ class KeyRange:
 
         Only a run without it shows whether later ones fail too.
         """
-        while stretch.num_rows:
+        while stretch.num_rows and EVERY_KEY not in self._failed_keys:
             if self._failed_keys:
                 is_left = [key not in self._failed_keys for key in self._keys_of(port, stretch)]
                 stretch = stretch.filter(pa.array(is_left, pa.bool_()))
@@ -388,8 +430,8 @@ class KeyRange:
         """Returns the keys of tuples; one for all if what follows a failure cannot be told apart by
         keys, since the failed call may have changed what is not state.
         """
-        if not self._shape.keys or self._operator.transient:
-            return [()] * rows.num_rows
+        if not self._shape.keys or self._operator.transient or port in self._broadcast:
+            return [EVERY_KEY] * rows.num_rows
         return list(self._tuples(port, rows.select(self._shape.inputs[port].names))[1])
 
     def read(self, field: StateField) -> Any:

@@ -10,14 +10,15 @@ record where there are keys.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 
 from rewindow.errors import InputError
 from rewindow.operators.tuples.operator import TupleOperator
-from rewindow.operators.tuples.state import StateField
+from rewindow.operators.tuples.state import StateField, plain_type
 from rewindow.operators.tuples.values import to_array
 from rewindow.sequences import map_values
 from rewindow.tuple_engine.tagged_rows import TagShape, lists_of
@@ -224,9 +225,17 @@ class KeyedState:
 
     def take(self, key: tuple[Any, ...]) -> None:
         """Takes a key as the one that is read."""
+        self._move(self._one(key))
+
+    def has(self, key: tuple[Any, ...]) -> bool:
+        """Returns whether a key has state."""
+        self.leave()
+        return self._one(key) in self._states
+
+    def _one(self, key: tuple[Any, ...]) -> Any:
         if len(key) != self._keys:
-            raise InputError(f"the key has {self._keys} columns, at() was given {len(key)} values")
-        self._move(key[0] if len(key) == 1 else key)
+            raise InputError(f"the key has {self._keys} columns, {len(key)} values were given")
+        return key[0] if len(key) == 1 else key
 
     def _move(self, key: Any) -> None:
         self.leave()
@@ -305,6 +314,40 @@ class KeyedState:
         for field, value in zip(self._fields, found[:-1], strict=True):
             values.append(field.to_stored(value))
         return (*own, *values, False) if self._keys else (*values,)
+
+
+def merge_states(operator: TupleOperator, rows: pa.Table, name: str) -> pa.Table:
+    """Returns the state of all instances of an operator that is spread, one row or none (R100).
+
+    Args:
+        rows: the state of each instance.
+
+    Raises:
+        InputError: `merge` returns no value for a field.
+    """
+    fields = operator.fields
+    states: list[Mapping[str, Any]] = []
+    for row in rows.cast(pa.schema(list(map(_travelling, rows.schema)))).to_pylist():
+        state = {}
+        for field in fields:
+            state[field.name] = field.from_stored(row[field.name])
+        states.append(state)
+    if len(states) < 2:
+        return rows
+    # Tasks end in any order. The states are sorted, so that a merge which rounds does the same in
+    # every run.
+    merged = reduce(operator.merge, sorted(states, key=repr))
+    missing = sorted({field.name for field in fields} - set(merged))
+    if missing:
+        raise InputError(f'merge of {name} returns no value for "{missing[0]}"')
+    arrays = []
+    for field, column in zip(fields, rows.schema, strict=True):
+        arrays.append(to_array([field.to_stored(merged[field.name])], column, f"state of {name}"))
+    return pa.table(arrays, schema=rows.schema)
+
+
+def _travelling(column: pa.Field) -> pa.Field:
+    return column.with_type(plain_type(column.type))
 
 
 def _order(key: Any) -> Any:

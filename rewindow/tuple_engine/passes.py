@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rewindow.application import Node, OperatorContext, PortHandle
+from rewindow.application.placing import AS_SPARK, Placing
 from rewindow.application.windowing import EVERY_WINDOW, Windowing
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.sequences import map_values, names_of
@@ -70,6 +71,8 @@ class Pass:
             every key range.
         keys: columns of the tagged rows by which the pass is divided into key ranges; without any
             it runs in one.
+        broadcast: input ports whose tuples go to all partitions.
+        codec: how keys are hashed, None if no port declares it.
         loaded, states: columns of the states that come in, and of those that come out, by operator.
     """
 
@@ -93,8 +96,21 @@ class Pass:
             for port, columns in output_tags(member.operator).items():
                 self.outputs[name, port] = _shifted(columns, number)
         self.keys = self._keys()
+        self.codec: str | None = None
+        self.broadcast: set[OperatorPort] = set()
+        for name, member in self.members.items():
+            for port, declared in member.operator.input_ports().items():
+                self.codec = declared.codec or self.codec
+                if declared.broadcast:
+                    self.broadcast.add((name, port))
         self.sent = tagged_schema([*self.loaded.values(), *self.inputs.values()])
         self.made = tagged_schema([*self.states.values(), *self.outputs.values()])
+
+    @property
+    def placing(self) -> Placing:
+        """How it is divided between tasks, as its operators declare it now."""
+        placings = [member.operator.placing for member in self.members.values()]
+        return next((one for one in placings if one != AS_SPARK), AS_SPARK)
 
     @property
     def parts(self) -> dict[str, Columns]:
@@ -201,7 +217,7 @@ class Pass:
         for member in self.members.values():
             ports = member.operator.input_ports()
             for name, columns in input_tags(member.operator).items():
-                if ports[name].control:
+                if not ports[name].is_keyed:
                     continue
                 types = []
                 names = []

@@ -14,6 +14,7 @@ from rewindow.application import FrameOperator, OperatorContext
 from rewindow.application.error_tuples import check_reasons
 from rewindow.application.properties import WrongProperty
 from rewindow.errors import InputError
+from rewindow.operators.tuples.placing import wrong_placing
 from rewindow.operators.tuples.sliding import SlidingField
 from rewindow.operators.tuples.state import StateField
 from rewindow.sequences import excluding, names_of
@@ -217,6 +218,20 @@ class TupleOperator(FrameOperator):
         """
         self.__dict__["_range"].take(key)
 
+    def has(self, *key: Any) -> bool:
+        """Returns whether this partition has the state of a key: for tuples of a broadcast port,
+        which come to all partitions (O87, O91).
+        """
+        return self.__dict__["_range"].has(key)  # type: ignore[no-any-return]
+
+    def merge(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns one state from those of two instances, by field; an operator that is spread
+        needs it where it has state (R100).
+
+        It must be associative and commutative, and a state of defaults must change nothing.
+        """
+        raise NotImplementedError
+
     def forget(self) -> None:
         """Removes the state of the key whose state the operator reads."""
         self.__dict__["_range"].forget()
@@ -235,11 +250,11 @@ class TupleOperator(FrameOperator):
         return tuple(self.key_schema().names)
 
     def key_schema(self) -> pa.Schema:
-        """Returns the columns of the key, as the first port names them that is no control port;
-        none without a key.
+        """Returns the columns of the key, as the first port names them whose tuples are divided by
+        keys; none without a key.
         """
         for port in self.input_ports().values():
-            if not port.control:
+            if port.is_keyed:
                 columns = pa.schema([]) if port.schema is None else port.schema
                 return pa.schema(
                     [columns.field(name) for name in port.key if name in columns.names]
@@ -251,6 +266,14 @@ class TupleOperator(FrameOperator):
         tuples are (O22).
         """
         return [*super().wrong_properties(), *self._wrong_ports()]
+
+    def wrong_placing(self) -> list[tuple[str, str]]:
+        """Returns the rules that partitions and unifiers break, each with a message."""
+        return list(wrong_placing(self))
+
+    def defines(self, name: str) -> bool:
+        """Returns whether the class of the operator defines a callback."""
+        return getattr(type(self), name) is not getattr(TupleOperator, name)
 
     def _wrong_ports(self) -> list[WrongProperty]:
         found = []
@@ -271,12 +294,13 @@ class TupleOperator(FrameOperator):
                         port.key,
                     )
                 )
-            elif port.control:
+            elif not port.is_keyed:
                 if port.key:
+                    kind = "control" if port.control else "broadcast"
                     found.append(
                         WrongProperty(
                             name,
-                            "a control port has no key: it comes to all of them",
+                            f"a {kind} port has no key: its tuples come to all keys",
                             port.key,
                         )
                     )
@@ -317,7 +341,7 @@ class TupleOperator(FrameOperator):
         return found
 
     def _is_called(self, port: str, *, only: bool) -> bool:
-        of_its_own = type(self).process is not TupleOperator.process
+        of_its_own = self.defines("process")
         return (
             hasattr(self, "process_batch")
             or hasattr(self, f"process_{port}")

@@ -1,0 +1,40 @@
+"""How the tuples of a tuple operator are divided between Spark tasks (X55); no part of the result
+(O101).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PLACING_ATTRIBUTES = ("partitions", "spread")
+"""Attributes that may change while a replay runs."""
+
+
+@dataclass(frozen=True)
+class Placing:
+    """The partitions of an operator.
+
+    Attributes:
+        partitions: number of partitions of the keys; None: as many as Spark chooses.
+        partitioner: an SQL expression over the key columns that returns the partition of a key, or
+            "apex" for `(hash & mask) % partitions` (O86, O88); None: the hash of the key.
+        spread: number of instances of an operator without a key among which tuples are divided
+            round robin; None: one.
+    """
+
+    partitions: int | None = None
+    partitioner: str | None = None
+    spread: int | None = None
+
+
+AS_SPARK = Placing()
+"""No partitions are declared."""
+
+
+def mask_of(partitions: int) -> int:
+    """Returns the mask of Apex for a number of partitions: the next power of two, less 1 (O88).
+
+    >>> mask_of(1), mask_of(3), mask_of(4), mask_of(5)
+    (0, 3, 3, 7)
+    """
+    return (1 << (partitions - 1).bit_length()) - 1

@@ -1,0 +1,103 @@
+"""What is wrong with the partitions and unifiers of a tuple operator (docs/rules/operators.md,
+sections 8 and 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rewindow.application.operator import OutputPort
+from rewindow.operators.tuples.sliding import SlidingField
+
+if TYPE_CHECKING:
+    from rewindow.operators.tuples.operator import TupleOperator
+
+CODECS = ("xxhash64", "java")
+_PER_WINDOW = ("begin_window", "end_window", "slide")
+_NEEDS_UNIFIER = (
+    "it is spread and computes a result per window: give its output port a unifier that aggregates "
+    "the partial results again. An aggregate whose partial results cannot be merged, such as a "
+    "median, is divided by keys instead: partitions=N"
+)
+
+
+def wrong_placing(operator: TupleOperator) -> Iterator[tuple[str, str]]:
+    """Gives the rules that partitions and unifiers break, each with a message."""
+    yield from _wrong_partitions(operator)
+    yield from _wrong_spread(operator)
+    yield from _wrong_codecs(operator)
+    if not operator.key_schema():
+        for name, port in operator.input_ports().items():
+            if port.broadcast:
+                yield "O87", f'port "{name}" is broadcast, but no other port has a key'
+    for name, output in operator.output_ports().items():
+        if output.unifier is not None:
+            yield from _wrong_unifier(operator, name, output)
+
+
+def _wrong_partitions(operator: TupleOperator) -> Iterator[tuple[str, str]]:
+    placing = operator.placing
+    if placing.partitions is not None and placing.partitions < 1:
+        yield "X55", f"partitions must be at least 1, not {placing.partitions}"
+    if (placing.partitions or placing.partitioner) and not operator.key_schema():
+        yield "X55", "partitions divide keys, and no input port has a key: use spread=N"
+    if placing.partitioner is not None and placing.partitions is None:
+        yield "X55", "a partitioner needs the number of partitions: partitions=N"
+
+
+def _wrong_spread(operator: TupleOperator) -> Iterator[tuple[str, str]]:
+    spread = operator.placing.spread
+    if spread is None:
+        return
+    if spread < 1:
+        yield "X55", f"spread must be at least 1, not {spread}"
+    if operator.key_schema():
+        yield "X55", "spread is for an operator without a key: use partitions=N"
+    if operator.delays:
+        yield "X55", "a delay operator has one instance"
+    if any(isinstance(field, SlidingField) for field in operator.fields):
+        yield "X55", "a SlidingField cannot be merged: keep it in the unifier"
+    elif operator.fields and not operator.defines("merge"):
+        yield "R100", "it is spread and has state: define merge(one, other)"
+    ports = operator.output_ports().values()
+    has_results = any(port.unifier is None and not port.error for port in ports)
+    if has_results and any(map(operator.defines, _PER_WINDOW)):
+        yield "O77", _NEEDS_UNIFIER
+
+
+def _wrong_codecs(operator: TupleOperator) -> Iterator[tuple[str, str]]:
+    codecs = set()
+    for name, port in operator.input_ports().items():
+        if port.codec is not None and port.codec not in CODECS:
+            yield "O85", f'port "{name}": codec must be {" or ".join(CODECS)}, not {port.codec}'
+        if port.is_keyed:
+            codecs.add(port.codec or CODECS[0])
+        elif port.codec is not None:
+            yield "O85", f'port "{name}" has no key, so it needs no codec'
+    if len(codecs) > 1:
+        yield "O90", "its ports have different codecs, so equal keys could be in two partitions"
+    if "java" in codecs:
+        for column in operator.key_schema():
+            if not _has_java_hash(column.type):
+                yield "O85", f"codec java takes booleans, whole numbers and text, not {column}"
+
+
+def _has_java_hash(kind: pa.DataType) -> bool:
+    return pa.types.is_boolean(kind) or pa.types.is_signed_integer(kind) or pa.types.is_string(kind)
+
+
+def _wrong_unifier(
+    operator: TupleOperator,
+    name: str,
+    port: OutputPort,
+) -> Iterator[tuple[str, str]]:
+    unifier = operator if port.unifier == "self" else port.unifier
+    if isinstance(unifier, str) or not getattr(unifier, "called_by_tuples", False):
+        yield "O73", f'the unifier of port "{name}" must be a tuple operator or "self"'
+        return
+    results = [one for one in unifier.output_ports().values() if not one.error]  # type: ignore[union-attr]
+    if len(unifier.input_ports()) != 1 or len(results) != 1:  # type: ignore[union-attr]
+        yield "O59", f'the unifier of port "{name}" must have one input port and one output port'

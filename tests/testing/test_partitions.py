@@ -1,0 +1,295 @@
+"""Partitions, round robin, unifiers and broadcast ports in the framework that users test with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+from rewindow.application import Application, InputPort, OutputPort
+from rewindow.errors import InputError, ValidationFailed
+from rewindow.operators import SlidingField, StateField, TupleOperator
+from rewindow.testing import ApplicationRun, run_application
+
+WORDS = pa.schema([("word", pa.string()), ("n", pa.int64())])
+RULES = pa.schema([("limit", pa.int64())])
+SUMS = pa.schema([("sum", pa.int64()), ("count", pa.int64())])
+MEAN = pa.schema([("mean", pa.float64())])
+
+
+class Totals(TupleOperator):
+    inputs: ClassVar = {"words": InputPort(WORDS, key=("word",))}
+    outputs: ClassVar = {"out": OutputPort(WORDS)}
+    total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
+
+    def process(self, row: Any) -> None:
+        self.total += row.n
+        self.emit("out", row.word, self.total)
+
+
+class JavaTotals(Totals):
+    inputs: ClassVar = {"words": InputPort(WORDS, key=("word",), codec="java")}
+
+
+class Limits(TupleOperator):
+    """Emits the keys whose total is above a limit when the limit changes."""
+
+    inputs: ClassVar = {
+        "rules": InputPort(RULES, broadcast=True),
+        "words": InputPort(WORDS, key=("word",)),
+    }
+    outputs: ClassVar = {"above": OutputPort(WORDS)}
+    total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
+
+    def process_words(self, row: Any) -> None:
+        self.total += row.n
+
+    def process_rules(self, row: Any) -> None:
+        for word in self.keys():
+            if self.total > row.limit:
+                self.emit("above", word, self.total)
+
+
+class Mean(TupleOperator):
+    inputs: ClassVar = {"parts": InputPort(SUMS)}
+    outputs: ClassVar = {"mean": OutputPort(MEAN)}
+    total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
+    count = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
+
+    def process(self, row: Any) -> None:
+        self.total += row.sum
+        self.count += row.count
+
+    def end_window(self) -> None:
+        if self.count:
+            self.emit("mean", self.total / self.count)
+        self.total = self.count = 0
+
+
+class SumAndCount(TupleOperator):
+    inputs: ClassVar = {"words": InputPort(WORDS)}
+    outputs: ClassVar = {"out": OutputPort(SUMS, unifier=Mean())}
+    total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
+    count = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
+    ever = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
+
+    def process(self, row: Any) -> None:
+        self.total += row.n
+        self.count += 1
+        self.ever += 1
+
+    def end_window(self) -> None:
+        if self.count:
+            self.emit("out", self.total, self.count)
+        self.total = self.count = 0
+
+    def merge(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {name: one[name] + other[name] for name in one}
+
+
+class Top(TupleOperator):
+    inputs: ClassVar = {"words": InputPort(WORDS)}
+    outputs: ClassVar = {"top": OutputPort(WORDS, unifier="self")}
+    size: int = 2
+    kept = StateField(pa.list_(pa.struct([("n", pa.int64()), ("word", pa.string())])), [])  # type: ignore[pydantic-field]
+
+    def process(self, row: Any) -> None:
+        self.kept = largest([*self.kept, {"n": row.n, "word": row.word}], self.size)
+
+    def end_window(self) -> None:
+        for row in self.kept:
+            self.emit("top", row["word"], row["n"])
+        self.kept = []
+
+    def merge(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"kept": largest([*one["kept"], *other["kept"]], self.size)}
+
+
+def largest(rows: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: (-row["n"], row["word"]))[:size]
+
+
+def words(windows: int, seed: int = 3) -> dict[int, list[tuple[str, int]]]:
+    found = {}
+    for window in range(windows):
+        rows = []
+        for place in range((window * seed) % 7 + 2):
+            rows.append((f"w{(place * seed + window) % 5}", (place * 31 + window * 17) % 23))
+        found[window] = rows
+    return found
+
+
+def application(operator: TupleOperator, **how: Any) -> Application:
+    app = Application("counts", "1 second")
+    ports = [name for name in operator.input_ports() if name != "rules"]
+    feeds = {port: app.input("words", WORDS) for port in ports}
+    if "rules" in operator.input_ports():
+        feeds["rules"] = app.input("rules", RULES)
+    node = app.add("op", operator, **feeds, **how)
+    app.output("out", node, key=[])
+    return app
+
+
+def run(
+    operator: TupleOperator,
+    inputs: Mapping[str, Any],
+    placing: Mapping[str, Any] | None = None,
+    **how: Any,
+) -> ApplicationRun:
+    return run_application(application(operator, **(placing or {})), inputs, **how)
+
+
+def rows(of: ApplicationRun) -> Counter[Any]:
+    return Counter(of["out"])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("kind", [Totals, JavaTotals])
+def test_result_does_not_depend_on_the_number_of_partitions(kind: type, count: int) -> None:
+    given = {"words": words(12)}
+    expected = run(Totals(), given, group_windows=12)
+    for how in ({}, {"repartition": {5: {"op": count + 1}, 9: {"op": 1}}}):
+        found = run(kind(), given, {"partitions": count}, group_windows=4, **how)
+        assert rows(found) == rows(expected)
+        assert found.states == expected.states
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_apex_partitioner_and_broadcast_ports_give_the_same(count: int) -> None:
+    given = {"words": words(9), "rules": {2: [(10,)], 5: [(0,), (20,)]}}
+    expected = run(Limits(), given)
+    assert sum(rows(expected).values()) > 5
+    found = run(Limits(), given, {"partitions": count, "partitioner": "apex"}, group_windows=2)
+    assert rows(found) == rows(expected)
+    assert found.states == expected.states
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_spread_aggregate_with_a_unifier_equals_an_independent_computation(count: int) -> None:
+    given = words(10)
+    found = run(
+        SumAndCount(),
+        {"words": given},
+        {"spread": count},
+        group_windows=[3, 1, 6],
+        repartition={5: {"op": 4}},
+    )
+    expected = {}
+    for window, tuples in given.items():
+        expected[window, sum(n for _, n in tuples) / len(tuples)] = 1
+    assert rows(found) == expected
+    assert found.states["op"] == {
+        (): {"total": 0, "count": 0, "ever": sum(map(len, given.values()))}
+    }
+    assert len(found.ports["op.out"]) <= (max(count, 4)) * 10
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("application_windows", [1, 3])
+def test_operator_that_unifies_itself(count: int, application_windows: int) -> None:
+    given = words(9)
+    app = Application("top", "1 second")
+    node = app.add(
+        "op",
+        Top(size=3),
+        words=app.input("words", WORDS),
+        spread=count,
+        application_windows=application_windows,
+    )
+    app.output("out", node, key=[])
+    assert app.nodes["op.top.unifier"].operator.size == 3  # type: ignore[attr-defined]
+    found = run_application(app, {"words": given}, group_windows=2)
+    expected = Counter[Any]()
+    for begin in range(0, 9, application_windows):
+        of_window = []
+        for window in range(begin, begin + application_windows):
+            of_window += [{"n": n, "word": word} for word, n in given[window]]
+        for row in largest(of_window, 3):
+            expected[begin + application_windows - 1, row["word"], row["n"]] += 1
+    assert rows(found) == expected
+
+
+class Unkeyed(Limits):
+    def process_rules(self, row: Any) -> None:
+        self.emit("above", "x", row.limit)
+
+
+class Elsewhere(Limits):
+    def process_rules(self, row: Any) -> None:
+        self.at("w99")
+
+
+@pytest.mark.parametrize(
+    ("operator", "message"),
+    [(Unkeyed(), "emits for a broadcast tuple without a key"), (Elsewhere(), "no state in this")],
+)
+def test_broadcast_tuple_that_acts_for_all_partitions_is_refused(
+    operator: TupleOperator, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        run(operator, {"words": words(3), "rules": {1: [(1,)]}})
+
+
+class Sliding(Top):
+    kept = SlidingField(pa.list_(pa.struct([("n", pa.int64()), ("word", pa.string())])), [])  # type: ignore[assignment,pydantic-field]
+
+
+class Unmerged(Totals):
+    inputs: ClassVar = {"words": InputPort(WORDS)}
+
+
+class PerWindow(TupleOperator):
+    inputs: ClassVar = {"words": InputPort(WORDS)}
+    outputs: ClassVar = {"out": OutputPort(WORDS)}
+
+    def process(self, row: Any) -> None:
+        self.emit("out", *row)
+
+    def end_window(self) -> None:
+        self.emit("out", "end", 0)
+
+
+class TwoResults(Totals):
+    outputs: ClassVar = {"out": OutputPort(WORDS), "more": OutputPort(WORDS, optional=True)}
+
+
+class WrongUnifier(PerWindow):
+    outputs: ClassVar = {"out": OutputPort(WORDS, unifier=TwoResults())}
+
+
+class Codecs(TupleOperator):
+    inputs: ClassVar = {
+        "left": InputPort(WORDS, key=("word",), codec="java"),
+        "right": InputPort(WORDS, key=("word",)),
+    }
+    outputs: ClassVar = {"out": OutputPort(WORDS)}
+
+    def process_left(self, row: Any) -> None:
+        pass
+
+    process_right = process_left
+
+
+@pytest.mark.parametrize(
+    ("operator", "how", "message"),
+    [
+        (Totals(), {"partitions": 0}, "partitions must be at least 1, not 0"),
+        (Top(), {"partitions": 2}, "partitions divide keys"),
+        (Totals(), {"partitioner": "n"}, "a partitioner needs the number of partitions"),
+        (Totals(), {"spread": 2}, "spread is for an operator without a key"),
+        (Top(), {"spread": 0}, "spread must be at least 1"),
+        (Sliding(), {"spread": 2}, "a SlidingField cannot be merged"),
+        (Unmerged(), {"spread": 2}, "define merge"),
+        (PerWindow(), {"spread": 2}, "such as a median, is divided by keys instead"),
+        (WrongUnifier(), {}, "must have one input port and one output port"),
+        (Codecs(), {}, "different codecs"),
+    ],
+)
+def test_wrong_partitions_are_refused_at_launch(
+    operator: TupleOperator, how: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValidationFailed, match=message):
+        run_application(application(operator, **how), {"words": words(2)})
