@@ -97,7 +97,7 @@ class Division:
         if self._pass.codec == "java":
             values = []
             for field in schema:
-                values.append(_java_hash(keys[field.name], field))
+                values.append(java_hash_of(keys[field.name], field))
             hashed = _java_list(values) if len(values) > 1 else values[0]
         else:
             typed = {}
@@ -165,7 +165,7 @@ def _type_of(field: pa.Field) -> DataType:
     return spark_schema(pa.schema([field]))[0].dataType
 
 
-def _java_hash(column: Column, field: pa.Field) -> Column:
+def java_hash_of(column: Column, field: pa.Field) -> Column:
     """Returns what Java's hashCode returns, as BIGINT; 0 for null (O85)."""
     kind = _type_of(field)
     if isinstance(kind, BooleanType):

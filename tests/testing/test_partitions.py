@@ -11,105 +11,18 @@ import pytest
 
 from rewindow.application import Application, InputPort, OutputPort
 from rewindow.errors import InputError, ValidationFailed
-from rewindow.operators import SlidingField, StateField, TupleOperator
+from rewindow.operators import SlidingField, TupleOperator
 from rewindow.testing import ApplicationRun, run_application
-
-WORDS = pa.schema([("word", pa.string()), ("n", pa.int64())])
-RULES = pa.schema([("limit", pa.int64())])
-SUMS = pa.schema([("sum", pa.int64()), ("count", pa.int64())])
-MEAN = pa.schema([("mean", pa.float64())])
-
-
-class Totals(TupleOperator):
-    inputs: ClassVar = {"words": InputPort(WORDS, key=("word",))}
-    outputs: ClassVar = {"out": OutputPort(WORDS)}
-    total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
-
-    def process(self, row: Any) -> None:
-        self.total += row.n
-        self.emit("out", row.word, self.total)
-
-
-class JavaTotals(Totals):
-    inputs: ClassVar = {"words": InputPort(WORDS, key=("word",), codec="java")}
-
-
-class Limits(TupleOperator):
-    """Emits the keys whose total is above a limit when the limit changes."""
-
-    inputs: ClassVar = {
-        "rules": InputPort(RULES, broadcast=True),
-        "words": InputPort(WORDS, key=("word",)),
-    }
-    outputs: ClassVar = {"above": OutputPort(WORDS)}
-    total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
-
-    def process_words(self, row: Any) -> None:
-        self.total += row.n
-
-    def process_rules(self, row: Any) -> None:
-        for word in self.keys():
-            if self.total > row.limit:
-                self.emit("above", word, self.total)
-
-
-class Mean(TupleOperator):
-    inputs: ClassVar = {"parts": InputPort(SUMS)}
-    outputs: ClassVar = {"mean": OutputPort(MEAN)}
-    total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
-    count = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
-
-    def process(self, row: Any) -> None:
-        self.total += row.sum
-        self.count += row.count
-
-    def end_window(self) -> None:
-        if self.count:
-            self.emit("mean", self.total / self.count)
-        self.total = self.count = 0
-
-
-class SumAndCount(TupleOperator):
-    inputs: ClassVar = {"words": InputPort(WORDS)}
-    outputs: ClassVar = {"out": OutputPort(SUMS, unifier=Mean())}
-    total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
-    count = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
-    ever = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
-
-    def process(self, row: Any) -> None:
-        self.total += row.n
-        self.count += 1
-        self.ever += 1
-
-    def end_window(self) -> None:
-        if self.count:
-            self.emit("out", self.total, self.count)
-        self.total = self.count = 0
-
-    def merge(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {name: one[name] + other[name] for name in one}
-
-
-class Top(TupleOperator):
-    inputs: ClassVar = {"words": InputPort(WORDS)}
-    outputs: ClassVar = {"top": OutputPort(WORDS, unifier="self")}
-    size: int = 2
-    kept = StateField(pa.list_(pa.struct([("n", pa.int64()), ("word", pa.string())])), [])  # type: ignore[pydantic-field]
-
-    def process(self, row: Any) -> None:
-        self.kept = largest([*self.kept, {"n": row.n, "word": row.word}], self.size)
-
-    def end_window(self) -> None:
-        for row in self.kept:
-            self.emit("top", row["word"], row["n"])
-        self.kept = []
-
-    def merge(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"kept": largest([*one["kept"], *other["kept"]], self.size)}
-
-
-def largest(rows: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
-    return sorted(rows, key=lambda row: (-row["n"], row["word"]))[:size]
+from tests.recovery.applications.tuple_partitions import (
+    RULES,
+    WORDS,
+    JavaTotals,
+    Limits,
+    SumAndCount,
+    Top,
+    Totals,
+    largest,
+)
 
 
 def words(windows: int, seed: int = 3) -> dict[int, list[tuple[str, int]]]:
