@@ -101,6 +101,7 @@ def _show(config: Config, found: ReplayStatus) -> None:
     print_rows("\nattempts", ("attempt", "began", "end", "committed up to", "message"), attempts)
     totals = [(t.direction, t.port, t.windows, t.tuples, t.lost_windows) for t in found.ports]
     print_rows("\nports", ("", "port", "windows", "tuples", "windows lost"), totals)
+    _show_partitions(found)
     for line in found.lost_to_states:
         out.print(escape(line))
     if found.error_tuples:
@@ -132,6 +133,18 @@ def _show(config: Config, found: ReplayStatus) -> None:
             f"[yellow]stale[/yellow]: {escape(stale.table_name)} [{stale.first}, {stale.last}]"
         )
     out.print(f"\n{escape(found.next_steps)}")
+
+
+def _show_partitions(found: ReplayStatus) -> None:
+    rows = []
+    for one in found.partitions:
+        largest = f"{one.largest:.0%}, {one.largest_seconds:.1f} s"
+        rows.append((one.operator, one.partitions, one.rows, f"{one.seconds:.1f}", largest))
+    columns = ("operator", "partitions", "rows", "seconds", "largest partition")
+    print_rows("\npartitions", columns, rows)
+    for one in found.partitions:
+        if one.advice:
+            out.print(escape(one.advice))
 
 
 def _containers(found: ReplayStatus) -> list[tuple[object, ...]]:

@@ -326,6 +326,7 @@ class Attempt:
             mark if end.checkpoint else None,
             timings,
             ports,
+            result.partitions,
         )
         windows = f"windows {group.first} to {group.last}"
         for port in ports:

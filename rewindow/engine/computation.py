@@ -16,6 +16,7 @@ from rewindow.location import Location
 from rewindow.recovery import Plan
 from rewindow.state.files import OperatorState, States
 from rewindow.storage import DataFile
+from rewindow.tuple_engine.partition_rows import PartitionRows
 from rewindow.windows import WindowRange
 
 Counts = dict[str, WindowFacts]
@@ -51,12 +52,14 @@ class GroupResult:
         states: operator name to its state after the group's last window.
         dropped: output port that nothing reads to the tuples of its windows (O16); error ports are
             never dropped (O69).
+        partitions: operator name to what its partitions got, and to the tuples that it emitted.
     """
 
     folders: dict[str, Location] = field(default_factory=dict)
     digests: Digests = field(default_factory=dict)
     states: dict[str, OperatorState] = field(default_factory=dict)
     dropped: Counts = field(default_factory=dict)
+    partitions: dict[str, tuple[list[PartitionRows], int]] = field(default_factory=dict)
 
 
 @dataclass

@@ -224,6 +224,8 @@ class GroupRunner:
                 )
             result.digests = digests.result()
             result.states = {name: job.result() for name, job in states_next.items()}
+        for name, partitions in self._cache.partitions.items():
+            result.partitions[name] = (partitions, self._cache.emitted[name])
         return result
 
     def digest(self, outputs: Mapping[str, DataFrame], windows: WindowRange) -> Digests:

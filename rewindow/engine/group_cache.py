@@ -29,6 +29,8 @@ from rewindow.spark.shared_folder import lost_rows
 from rewindow.storage.new_files import ROW_GROUP
 from rewindow.tuple_engine.failing import check_failing
 from rewindow.tuple_engine.frames import EMITTED, FOREIGN_OFFSET
+from rewindow.tuple_engine.partition_rows import PartitionRows, partitions_reported
+from rewindow.tuple_engine.passes import STATE
 from rewindow.tuple_engine.tagged_rows import IS_FOREIGN
 from rewindow.windows import Grid
 
@@ -67,11 +69,15 @@ class GroupCache:
         self._arrange = arrange
         self._frames: dict[str, DataFrame] = {}
         self._passes: dict[str, dict[str, Written]] = {}
+        self.partitions: dict[str, list[PartitionRows]] = {}
+        self.emitted: dict[str, int] = {}
 
     def clear(self) -> None:
         """Forgets the group before."""
         self._frames.clear()
         self._passes.clear()
+        self.partitions.clear()
+        self.emitted.clear()
 
     def context(self, operator: str, context: OperatorContext) -> OperatorContext:
         """Returns the context of an operator with `once` and `parts` of this group."""
@@ -143,6 +149,9 @@ class GroupCache:
         columns = {part: _staged(schema) for part, schema in schemas.items()}
         named = make(_TaskFiles(tasks.uri, columns, self._epoch, grid=grid)).toArrow().to_pylist()
         check_failing(operator, named)
+        self.partitions[operator] = partitions_reported(named)
+        named = [row for row in named if row["part"] in schemas]
+        self.emitted[operator] = sum(row["rows"] for row in named if row["part"] != STATE)
         _check_files(tasks, named)
         found = {}
         for place, (part, schema) in enumerate(schemas.items()):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from rewindow.application import Application
 from rewindow.engine.group import SMALL_TUPLES
 from rewindow.spark.frames import read_windows
 from rewindow.storage import Table
@@ -44,6 +45,18 @@ class Shuffle:
             return frame
         place = F.xxhash64("window_id", "offset", F.lit(self.seed))
         return frame.repartition(self.number, place).sortWithinPartitions(place)
+
+    def repartition(self, app: Application) -> None:
+        """Gives operators whose partitions or instances are declared another number of them (O101,
+        R98).
+        """
+        for name, node in app.nodes.items():
+            if not self.seed:
+                return
+            if node.spread:
+                app.nodes[name] = replace(node, spread=self.number)
+            elif node.partitions and node.partitioner in (None, "apex"):
+                app.nodes[name] = replace(node, partitions=self.number)
 
     @contextmanager
     def parts(self, spark: SparkSession) -> Iterator[None]:

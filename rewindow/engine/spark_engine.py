@@ -128,6 +128,7 @@ class SparkEngine:
         }
         self._spark = spark
         self._shuffle = Shuffle(plan.sample_seed or 0)
+        self._shuffle.repartition(planned.app)
         states = SizedStates(spark, folder_of(root / CHECKPOINTS), inline_state_bytes)
         asked = (
             _asked(plan, app, measures)

@@ -12,6 +12,7 @@ from rewindow.errors import InputError, RewindowError, TableError
 from rewindow.facts.losses import Losses, losses_of
 from rewindow.inspection.counts import count_replay
 from rewindow.inspection.next_steps import cause, has_stopped_unnoticed, next_steps
+from rewindow.inspection.partitions import OperatorPartitions, partitions_of
 from rewindow.inspection.visibility import Visibility, outcome, state_words, visibility
 from rewindow.inspection.window_runs import ReplayCounts
 from rewindow.ledger import AttemptRecord, Check, Ledger, PortTotal, Publication, StaleRange
@@ -49,6 +50,7 @@ class ReplayStatus:
         next_steps: what to do next, with the command.
         log: file with all that the newest attempt said when it failed; None without one.
         containers: its containers that have a plan already; empty for a replay of one container.
+        partitions: of its tuple operators.
     """
 
     row: Replay
@@ -68,6 +70,7 @@ class ReplayStatus:
     next_steps: str
     log: Location | None
     containers: list[Replay]
+    partitions: list[OperatorPartitions]
 
     @property
     def mark(self) -> int:
@@ -160,6 +163,7 @@ class ReplayStatus:
                 for name, counts in self.losses.skipped.items()
             },
             "states": list(map(vars, self.states)),
+            "partitions": list(map(vars, self.partitions)),
             "recovery": self.recovery,
             "lost": self.lost,
             "repeated": self.counts and self.counts.repeated,
@@ -208,6 +212,7 @@ def replay_status(config: Config, replay_id: str) -> ReplayStatus:
         next_steps=act,
         log=_log(config, stopped),
         containers=containers,
+        partitions=partitions_of(ledger, row),
     )
 
 

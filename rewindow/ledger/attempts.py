@@ -11,7 +11,7 @@ still the newest; otherwise it is a FencedError and nothing is written.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -71,14 +71,22 @@ class AttemptRecord:
     ended_at: datetime | None
 
 
+_PARTITIONS = "partitions"
+
+
 @dataclass(frozen=True)
 class GroupTiming:
-    """Seconds per step of one commit group, which ended at a mark."""
+    """Seconds per step of one commit group, which ended at a mark.
+
+    Attributes:
+        partitions: by operator a list of (number, rows, seconds), and how many tuples it emitted.
+    """
 
     epoch: int
     mark: int
     timings: dict[str, float]
     reported_at: datetime
+    partitions: dict[str, tuple[list[tuple[int, int, float]], int]] = field(default_factory=dict)
 
 
 class Attempts(LedgerPart):
@@ -195,9 +203,10 @@ class Attempts(LedgerPart):
         checkpoint_mark: int | None = None,
         timings: Mapping[str, float] | None = None,
         counts: Sequence[PortCount] = (),
+        partitions: Mapping[str, object] | None = None,
     ) -> None:
         """Enters a commit group: its mark, its checkpoint if it made one, seconds per step, tuples
-        per port.
+        per port, and for each operator its partitions and the tuples that it emitted.
 
         The same report again changes nothing. A checkpoint counts as new when its mark is higher
         than any before.
@@ -227,7 +236,7 @@ class Attempts(LedgerPart):
                 "replay_id": replay_id,
                 "epoch": epoch,
                 "mark": mark,
-                "timings": dict(timings or {}),
+                "timings": {**(timings or {}), _PARTITIONS: partitions or {}},
             }
             connection.execute(insert(group_timings).values(**row, reported_at=self.now))
             at_checkpoint = checkpoint_mark == mark
@@ -315,7 +324,13 @@ class Attempts(LedgerPart):
         query = select(c.epoch, c.mark, c.timings, c.reported_at).where(c.replay_id == replay_id)
         query = query.order_by(c.epoch.desc(), c.mark.desc()).limit(limit)
         with self.reading() as connection:
-            return read_rows(connection, query, GroupTiming)
+            rows = read_rows(connection, query, GroupTiming)
+        found = []
+        for row in rows:
+            timings: dict[str, Any] = dict(row.timings)
+            partitions = timings.pop(_PARTITIONS, {})
+            found.append(replace(row, timings=timings, partitions=partitions))
+        return found
 
 
 def _attempt(replay_id: str, epoch: int) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rewindow.application import GraphDescription
+from rewindow.inspection.partitions import OperatorPartitions
 from rewindow.inspection.window_runs import ReplayCounts, WindowRun
 from rewindow.windows import Grid, WindowRange
 
@@ -147,6 +148,7 @@ class ReplayReport:
         guarantees: output name to what is promised of it.
         outputs: output name to how its windows fared, in order.
         checkpoints: last windows of checkpoints.
+        partitions: of its tuple operators.
     """
 
     replay_id: str
@@ -165,6 +167,7 @@ class ReplayReport:
     kills: tuple[KillEvent, ...] = ()
     gate: Gate | None = None
     comparison: CertificateSummary | None = None
+    partitions: tuple[OperatorPartitions, ...] = ()
 
     @property
     def recovery_seconds(self) -> float | None:

@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 from rewindow.inspection.counts import ReplayCount, count_replay
 from rewindow.inspection.next_steps import has_stopped_unnoticed
+from rewindow.inspection.partitions import partitions_of
 from rewindow.inspection.visibility import state_words, visibility
 from rewindow.json_files import reading_json
 from rewindow.ledger import AttemptEnd, Ledger
@@ -67,6 +68,7 @@ def read_report(
         counts=counted.summary(),
         kills=tuple(kills) or _noticed_kills(attempts),
         gate=_gate(config, ledger, replay_id),
+        partitions=tuple(partitions_of(ledger, row)),
         comparison=comparison or newest_comparison(config, replay_id),
     )
 

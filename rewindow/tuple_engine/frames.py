@@ -22,6 +22,7 @@ from rewindow.spark.frames import spark_schema
 from rewindow.spark.repeated_tasks import refuse_repeated_task
 from rewindow.tuple_engine.failing import TUPLE_KEY, FailingTuple, failing_rows
 from rewindow.tuple_engine.keyed_state import merge_states
+from rewindow.tuple_engine.partition_rows import PartitionMeter
 from rewindow.tuple_engine.partitions import PARTITION, Division
 from rewindow.tuple_engine.passes import ALONE, STATE, Member, Pass, alone_ports, control_rows
 from rewindow.tuple_engine.tagged_rows import (
@@ -197,14 +198,17 @@ def pass_of(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if alone.mode.may_lose:
             refuse_repeated_task(alone.operator)
+        meter = PartitionMeter()
         fused = Pass(members)
         failing: list[FailingTuple] = []
         taken = failing if reports else None
-        made = fused.run(alone, batches, controls=controls, failing=taken)
+        made = fused.run(alone, meter.count(batches), controls=controls, failing=taken)
         if sink is not None:
             made = sink(untagged(fused.parts, alone.first - 1, made))
         yield from made
         yield from failing_rows(failing)
+        if sink is not None:
+            yield meter.report()
 
     return ordered.select(*sent).mapInArrow(
         run, spark_schema(one.made if sink is None else WRITTEN)

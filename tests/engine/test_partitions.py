@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from rewindow.crash import Step
 from rewindow.engine.attempt import Attempt
-from rewindow.errors import RewindowError
+from rewindow.errors import InputError, RewindowError
 from rewindow.facts.readers import read_output
+from rewindow.ledger import Ledger
 from rewindow.loading.catalog import load_application
+from rewindow.planning.changing import change_log, set_property
 from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.state.files import read_rows
@@ -24,6 +27,7 @@ from rewindow.storage.layout import CHECKPOINTS
 from rewindow.testing import run_application
 from rewindow.testing.partitions import java_hash
 from rewindow.tuple_engine.partitions import java_hash_of
+from tests.engine.conftest import Crash
 from tests.recovery.project import EPOCH, FIRST, make_stream
 
 if TYPE_CHECKING:
@@ -162,3 +166,31 @@ def test_java_codec_equals_hash_code_of_java(spark: SparkSession) -> None:
     assert by_column[1] == list(map(java_hash, rows["number"].to_pylist()))
     objects = spark._jvm.java.util.Objects  # type: ignore[union-attr]
     assert by_column[0] == [objects.hashCode(text) if text is not None else 0 for text in texts]
+
+
+@LONG
+def test_partitions_change_in_the_middle_of_a_range(
+    attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Rules: R98, R99, R101, O99
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    record(config)
+    expected = results(attempt, "plain")
+    monkeypatch.setenv("PLACING", json.dumps(everywhere(3)))
+    with pytest.raises(Crash):
+        attempt("tuple_partitions", "one", (Step.AFTER_OUTPUTS, 1), group_windows=3).run()
+    set_property(config, "one", "limits.partitions", 4, from_window=FIRST + 3)
+    set_property(config, "one", "java.partitions", 2, from_window=FIRST + 4)
+    set_property(config, "one", "mean.spread", 1, from_window=FIRST + 4)
+    with pytest.raises(InputError, match="partitions must be at least 1"):
+        set_property(config, "one", "limits.partitions", 0, from_window=FIRST + 5)
+    with pytest.raises(InputError, match="planned without it"):
+        set_property(config, "one", "rules.spread", 2, from_window=FIRST + 5)
+    assert results(attempt, "one") == expected
+    plan = Ledger.open(config.ledger_url).replays.get("one").read_plan()
+    changes = change_log(config, plan).changes()
+    assert [(one.path, one.value) for one in changes] == [
+        ("limits.partitions", 4),
+        ("java.partitions", 2),
+        ("mean.spread", 1),
+    ]

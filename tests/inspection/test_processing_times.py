@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,12 @@ from rewindow.settings.config import Config
 from tests.publication.staging import StagedReplay, rows_of
 
 
-def timed_replay(config: Config, seconds: float = 2.0, replay_id: str = "one") -> None:
+def timed_replay(
+    config: Config,
+    seconds: float = 2.0,
+    replay_id: str = "one",
+    partitions: Mapping[str, object] | None = None,
+) -> None:
     """Returns an ended replay of the windows 100 to 109 by two attempts, in groups of five."""
     replay = StagedReplay(config, replay_id, 100, 109)
     replay.group(100, 104, rows_of(range(100, 105)), epoch=1)
@@ -37,7 +43,7 @@ def timed_replay(config: Config, seconds: float = 2.0, replay_id: str = "one") -
         epoch = book.attempts.next_epoch(replay_id)
         book.attempts.begin(replay_id, epoch, "test", 0, 0, "boot/0")
         timings = {"compute": seconds, "commit": 0.5}
-        book.attempts.report_progress(replay_id, epoch, mark, mark, timings)
+        book.attempts.report_progress(replay_id, epoch, mark, mark, timings, (), partitions)
         book.attempts.end(replay_id, epoch, end, "")
 
 

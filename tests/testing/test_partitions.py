@@ -183,7 +183,8 @@ class Codecs(TupleOperator):
     def process_left(self, row: Any) -> None:
         pass
 
-    process_right = process_left
+    def process_right(self, row: Any) -> None:
+        pass
 
 
 @pytest.mark.parametrize(

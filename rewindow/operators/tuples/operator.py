@@ -300,7 +300,7 @@ class TupleOperator(FrameOperator):
                     found.append(
                         WrongProperty(
                             name,
-                            f"a {kind} port has no key: its tuples come to all keys",
+                            f"a {kind} port has no key: it comes to all of them",
                             port.key,
                         )
                     )

@@ -4,16 +4,15 @@ sections 8 and 9).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Protocol
 
 import pyarrow as pa
 
-from rewindow.application.operator import OutputPort
+from rewindow.application.operator import InputPort, OutputPort
+from rewindow.application.placing import Placing
 from rewindow.operators.tuples.sliding import SlidingField
-
-if TYPE_CHECKING:
-    from rewindow.operators.tuples.operator import TupleOperator
+from rewindow.operators.tuples.state import StateField
 
 CODECS = ("xxhash64", "java")
 _PER_WINDOW = ("begin_window", "end_window", "slide")
@@ -24,7 +23,30 @@ _NEEDS_UNIFIER = (
 )
 
 
-def wrong_placing(operator: TupleOperator) -> Iterator[tuple[str, str]]:
+class PlacedOperator(Protocol):
+    """What is known of a tuple operator."""
+
+    fields: ClassVar[tuple[StateField, ...]]
+    delays: ClassVar[bool]
+
+    @property
+    def placing(self) -> Placing:
+        """Its partitions."""
+
+    def defines(self, name: str) -> bool:
+        """Returns whether its class defines a callback."""
+
+    def key_schema(self) -> pa.Schema:
+        """Returns the columns of its key."""
+
+    def input_ports(self) -> Mapping[str, InputPort]:
+        """Returns its input ports."""
+
+    def output_ports(self) -> Mapping[str, OutputPort]:
+        """Returns its output ports."""
+
+
+def wrong_placing(operator: PlacedOperator) -> Iterator[tuple[str, str]]:
     """Gives the rules that partitions and unifiers break, each with a message."""
     yield from _wrong_partitions(operator)
     yield from _wrong_spread(operator)
@@ -38,7 +60,7 @@ def wrong_placing(operator: TupleOperator) -> Iterator[tuple[str, str]]:
             yield from _wrong_unifier(operator, name, output)
 
 
-def _wrong_partitions(operator: TupleOperator) -> Iterator[tuple[str, str]]:
+def _wrong_partitions(operator: PlacedOperator) -> Iterator[tuple[str, str]]:
     placing = operator.placing
     if placing.partitions is not None and placing.partitions < 1:
         yield "X55", f"partitions must be at least 1, not {placing.partitions}"
@@ -48,7 +70,7 @@ def _wrong_partitions(operator: TupleOperator) -> Iterator[tuple[str, str]]:
         yield "X55", "a partitioner needs the number of partitions: partitions=N"
 
 
-def _wrong_spread(operator: TupleOperator) -> Iterator[tuple[str, str]]:
+def _wrong_spread(operator: PlacedOperator) -> Iterator[tuple[str, str]]:
     spread = operator.placing.spread
     if spread is None:
         return
@@ -68,7 +90,7 @@ def _wrong_spread(operator: TupleOperator) -> Iterator[tuple[str, str]]:
         yield "O77", _NEEDS_UNIFIER
 
 
-def _wrong_codecs(operator: TupleOperator) -> Iterator[tuple[str, str]]:
+def _wrong_codecs(operator: PlacedOperator) -> Iterator[tuple[str, str]]:
     codecs = set()
     for name, port in operator.input_ports().items():
         if port.codec is not None and port.codec not in CODECS:
@@ -90,7 +112,7 @@ def _has_java_hash(kind: pa.DataType) -> bool:
 
 
 def _wrong_unifier(
-    operator: TupleOperator,
+    operator: PlacedOperator,
     name: str,
     port: OutputPort,
 ) -> Iterator[tuple[str, str]]:

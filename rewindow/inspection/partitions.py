@@ -1,0 +1,79 @@
+"""How evenly the tuples of a replay were divided between the partitions of its operators (O83)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rewindow.ledger import Ledger
+from rewindow.ledger.attempts import GroupTiming
+from rewindow.ledger.replays import Replay
+
+_GROUPS_MAX = 1_000_000
+
+
+@dataclass(frozen=True)
+class OperatorPartitions:
+    """The partitions of a tuple operator over all commit groups of a replay.
+
+    Attributes:
+        partitions: how many of them got rows.
+        rows: tuples and rows of state that all of them got.
+        largest: part of the rows that the largest partition got, between 0 and 1.
+        seconds: time of all partitions.
+        largest_seconds: time of the largest partition.
+        advice: what to do about it; empty if nothing is wrong.
+    """
+
+    operator: str
+    partitions: int
+    rows: int
+    largest: float
+    seconds: float
+    largest_seconds: float
+    advice: str
+
+
+def operator_partitions(timings: Iterable[GroupTiming]) -> list[OperatorPartitions]:
+    """Returns the partitions of each tuple operator; none of a replay without tuple operators."""
+    rows: dict[str, Counter[int]] = {}
+    seconds: dict[str, Counter[int]] = {}
+    emitted = Counter[str]()
+    for timing in timings:
+        for operator, (partitions, tuples) in timing.partitions.items():
+            emitted[operator] += tuples
+            for number, count, took in partitions:
+                rows.setdefault(operator, Counter())[number] += count
+                seconds.setdefault(operator, Counter())[number] += took  # type: ignore[assignment]
+    found = []
+    for operator, of_partition in sorted(rows.items()):
+        number, most = max(of_partition.items(), key=lambda item: item[1])
+        total = sum(of_partition.values())
+        is_unifier = operator.endswith(".unifier")
+        advice = ""
+        if is_unifier and emitted[operator] > total / len(of_partition):
+            advice = (
+                f"{operator} emits {emitted[operator]:,} tuples, more than a partition of it gets: "
+                "divide the operators downstream into partitions, too"
+            )
+        found.append(
+            OperatorPartitions(
+                operator,
+                len(of_partition),
+                rows=total,
+                largest=most / total if total else 0.0,
+                seconds=round(sum(seconds[operator].values()), 3),
+                largest_seconds=round(seconds[operator][number], 3),
+                advice=advice,
+            )
+        )
+    return found
+
+
+def partitions_of(ledger: Ledger, row: Replay) -> list[OperatorPartitions]:
+    """Returns the partitions of the tuple operators of a replay and its containers."""
+    timings = []
+    for one in ledger.replays.containers(row.replay_id) or [row]:
+        timings += ledger.attempts.timings(one.replay_id, limit=_GROUPS_MAX)
+    return operator_partitions(timings)

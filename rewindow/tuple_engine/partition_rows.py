@@ -1,0 +1,58 @@
+"""What the tasks of a pass report of their partitions: tuples that they got, and seconds."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from rewindow.application import WRITTEN
+
+_PART = "+partition"
+"""Part of the rows of `WRITTEN` that report a partition; no port has this name."""
+
+
+class PartitionRows(NamedTuple):
+    """A partition in one pass: its number, the rows of state and tuples that it got, and the
+    seconds of its task.
+    """
+
+    number: int
+    rows: int
+    seconds: float
+
+
+class PartitionMeter:
+    """Counts the rows of the task that it is in, and measures its time."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._began = time.monotonic()
+
+    def count(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Gives the batches, and counts their rows."""
+        for batch in batches:
+            self._rows += batch.num_rows
+            yield batch
+
+    def report(self) -> pa.RecordBatch:
+        """Returns the row of `WRITTEN` that reports the partition."""
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        seconds = round(time.monotonic() - self._began, 3)
+        found = PartitionRows(task.partitionId() if task else 0, self._rows, seconds)
+        row = {"part": _PART, "file": json.dumps(found)}
+        return pa.RecordBatch.from_pylist([row], schema=WRITTEN)
+
+
+def partitions_reported(rows: Iterable[Mapping[str, Any]]) -> list[PartitionRows]:
+    """Returns the partitions that rows of `WRITTEN` report."""
+    found = []
+    for row in rows:
+        if row["part"] == _PART:
+            found.append(PartitionRows(*json.loads(row["file"])))
+    return found
