@@ -180,7 +180,7 @@ class Application:
 
     def renew_unifiers(self, name: str) -> None:
         """Adds the unifiers of an operator, or gives them the properties and attributes that the
-        operator has now (O73).
+        operator has now (O73, O78).
         """
         writer = self.nodes[name]
         if writer.unifies:
@@ -207,7 +207,7 @@ class Application:
 
     def _end(self, feed: End) -> PortHandle:
         """Returns the port at which a stream begins: of a port with a unifier, that of the
-        unifier.
+        unifier (O75).
         """
         end = end_of(feed)
         unifier = self.nodes.get(f"{end}.unifier")

@@ -37,7 +37,7 @@ class InputPort:
         broadcast: of a tuple operator, whether every partition gets all tuples, in the port's turn
             (O87).
         codec: how a key is hashed to find its partition: "xxhash64" (X47), which is the default, or
-            "java", as Java's hashCode (O85).
+            "java", as Java's hashCode (O20, O85).
     """
 
     schema: pa.Schema | None = None

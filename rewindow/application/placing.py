@@ -1,5 +1,5 @@
 """How the tuples of a tuple operator are divided between Spark tasks (X55); no part of the result
-(O101).
+(O101), and nothing durable is stored under the number of a partition (O102).
 """
 
 from __future__ import annotations

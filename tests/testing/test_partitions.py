@@ -62,6 +62,7 @@ def rows(of: ApplicationRun) -> Counter[Any]:
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
 @pytest.mark.parametrize("kind", [Totals, JavaTotals])
 def test_result_does_not_depend_on_the_number_of_partitions(kind: type, count: int) -> None:
+    # Rules: O20, O101, O102, R98
     given = {"words": words(12)}
     expected = run(Totals(), given, group_windows=12)
     for how in ({}, {"repartition": {5: {"op": count + 1}, 9: {"op": 1}}}):
@@ -72,6 +73,7 @@ def test_result_does_not_depend_on_the_number_of_partitions(kind: type, count: i
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_apex_partitioner_and_broadcast_ports_give_the_same(count: int) -> None:
+    # Rules: O86, O87, O88, O91
     given = {"words": words(9), "rules": {2: [(10,)], 5: [(0,), (20,)]}}
     expected = run(Limits(), given)
     assert sum(rows(expected).values()) > 5
@@ -82,6 +84,7 @@ def test_apex_partitioner_and_broadcast_ports_give_the_same(count: int) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_spread_aggregate_with_a_unifier_equals_an_independent_computation(count: int) -> None:
+    # Rules: O73, O74, O78, O95, R100
     given = words(10)
     found = run(
         SumAndCount(),
@@ -103,6 +106,7 @@ def test_spread_aggregate_with_a_unifier_equals_an_independent_computation(count
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("application_windows", [1, 3])
 def test_operator_that_unifies_itself(count: int, application_windows: int) -> None:
+    # Rules: O76
     given = words(9)
     app = Application("top", "1 second")
     node = app.add(
@@ -205,5 +209,23 @@ class Codecs(TupleOperator):
 def test_wrong_partitions_are_refused_at_launch(
     operator: TupleOperator, how: dict[str, Any], message: str
 ) -> None:
+    # Rules: O59, O77, O90, X55
     with pytest.raises(ValidationFailed, match=message):
         run_application(application(operator, **how), {"words": words(2)})
+
+
+class Large(TupleOperator):
+    inputs: ClassVar = {"words": InputPort(WORDS)}
+    outputs: ClassVar = {"out": OutputPort(WORDS)}
+
+    def process(self, row: Any) -> None:
+        if row.n > 5:
+            self.emit("out", *row)
+
+
+def test_stateless_operator_is_spread_without_a_unifier() -> None:
+    # Rules: O75
+    given = {"words": words(8)}
+    found = run(Large(), given, {"spread": 3})
+    assert rows(found) == rows(run(Large(), given))
+    assert "op.out.unifier" not in found.states

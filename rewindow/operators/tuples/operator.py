@@ -226,7 +226,7 @@ class TupleOperator(FrameOperator):
 
     def merge(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns one state from those of two instances, by field; an operator that is spread
-        needs it where it has state (R100).
+        needs it where it has state (O95, R100).
 
         It must be associative and commutative, and a state of defaults must change nothing.
         """
