@@ -64,7 +64,7 @@ def apply_overrides(app: Application, given: Iterable[PropertyOverride]) -> None
     others (O53).
     """
     of_ports = map(partial(_of_ports, app), given)
-    # What is given to a unifier comes after what is given to the operator that it belongs to.
+    # Values of a unifier come after those of the operator that it belongs to.
     app.given = sorted(
         resolve_overrides(chain.from_iterable(of_ports)),
         key=lambda one: one.operator.endswith(".unifier"),

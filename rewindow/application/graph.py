@@ -147,7 +147,7 @@ class Application:
         back over that many and has a result every so many (W27).
 
         `partitions` divides the keys of a tuple operator between that many Spark tasks, and
-        `partitioner` says which partition has a key; `spread` divides the tuples of an operator
+        `partitioner` maps keys to partitions; `spread` divides the tuples of an operator
         without a key between that many instances. No result depends on them (X55, O101).
 
         Another one under a name that is taken is reported at launch and leaves the graph as it was
@@ -206,9 +206,7 @@ class Application:
             )
 
     def _end(self, feed: End) -> PortHandle:
-        """Returns the port at which a stream begins: of a port with a unifier, that of the
-        unifier (O75).
-        """
+        """Returns the port that emits a stream: the unifier's port if there is a unifier (O75)."""
         end = end_of(feed)
         unifier = self.nodes.get(f"{end}.unifier")
         return unifier.default_port() if unifier and unifier.unifies == end else end

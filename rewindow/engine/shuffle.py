@@ -47,9 +47,7 @@ class Shuffle:
         return frame.repartition(self.number, place).sortWithinPartitions(place)
 
     def repartition(self, app: Application) -> None:
-        """Gives operators whose partitions or instances are declared another number of them (O101,
-        R98).
-        """
+        """Changes the partitions or instances of operators that declare them (O101, R98)."""
         for name, node in app.nodes.items():
             if not self.seed:
                 return

@@ -225,7 +225,7 @@ class ReplayRun:
 
 
 def set_partitions(app: Application, partitions: Mapping[str, int]) -> None:
-    """Gives operators another number of partitions, or of instances where they are spread."""
+    """Changes the number of partitions of operators, or of instances where they are spread."""
     for name, count in partitions.items():
         if name not in app.nodes:
             raise InputError(

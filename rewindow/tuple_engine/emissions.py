@@ -129,8 +129,8 @@ class Emissions:
         if self._required is not None and self._required.key is NO_KEY:
             raise InputError(
                 f"{self._name} emits for a broadcast tuple without a key",
-                detail="Each partition gets the tuple, so what it emits would be there as often as "
-                "there are partitions.",
+                detail="Each partition gets the tuple, so the result would be emitted once per "
+                "partition.",
                 hint="Emit where the state of a key is read: if self.has(*key): self.at(*key)",
             )
 

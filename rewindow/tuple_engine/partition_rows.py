@@ -1,4 +1,4 @@
-"""What the tasks of a pass report of their partitions: tuples that they got, and seconds."""
+"""Reports of the tasks of a pass about their partitions: rows and seconds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PartitionMeter:
         self._began = time.monotonic()
 
     def count(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Gives the batches, and counts their rows."""
+        """Yields the batches, and counts their rows."""
         for batch in batches:
             self._rows += batch.num_rows
             yield batch

@@ -66,7 +66,7 @@ class Division:
         if self._pass.keys:
             rows = union_all(parts, allow_missing=True)
             return self._by_id(rows) if self.is_by_id else rows.repartition(*self._pass.keys)
-        # Without a row Spark would call nothing, and no window would be begun.
+        # Spark calls no task without rows, and each instance must process all windows.
         instances = self._placing.spread or 1
         marks = spark.range(instances).select(
             F.lit(PLACEHOLDER).cast("bigint").alias(SORT_KEY),

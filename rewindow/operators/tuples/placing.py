@@ -1,5 +1,5 @@
-"""What is wrong with the partitions and unifiers of a tuple operator (docs/rules/operators.md,
-sections 8 and 9).
+"""Checks of the partitions and unifiers of a tuple operator (docs/rules/operators.md, sections 8 and
+9).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NEEDS_UNIFIER = (
 
 
 class PlacedOperator(Protocol):
-    """What is known of a tuple operator."""
+    """A tuple operator, as far as these checks read it."""
 
     fields: ClassVar[tuple[StateField, ...]]
     delays: ClassVar[bool]
@@ -47,7 +47,7 @@ class PlacedOperator(Protocol):
 
 
 def wrong_placing(operator: PlacedOperator) -> Iterator[tuple[str, str]]:
-    """Gives the rules that partitions and unifiers break, each with a message."""
+    """Yields the rules that partitions and unifiers break, each with a message."""
     yield from _wrong_partitions(operator)
     yield from _wrong_spread(operator)
     yield from _wrong_codecs(operator)
