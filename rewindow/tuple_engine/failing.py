@@ -54,8 +54,10 @@ def check_failing(operator: str, rows: Iterable[Mapping[str, Any]]) -> None:
     for row in rows:
         if row["part"] == _PART:
             tuples.append(FailingTuple(*json.loads(row["file"])))
-    if tuples:
-        raise TuplesFailed(operator, tuples)
+    # A tuple of a broadcast port fails in several partitions.
+    found = {one[:3]: one for one in sorted(tuples, reverse=True)}
+    if found:
+        raise TuplesFailed(operator, list(found.values()))
 
 
 def error_text(error: str) -> str:
