@@ -140,8 +140,8 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
      "wrong: it must be less than or equal to 9 (factor = 10)"),
     ("O28", lambda app: apply_overrides(app, overrides_from({"pass.factr": 2}, OPTION)),
      "pass: Pass has no such property or attribute. Did you mean \"factor\"? It has: factor, mode, "
-     "container, checkpoint_windows, "
-     "application_windows, slide_windows, partitions, partitioner, spread. (factr = 2, from --set)"),
+     "container, checkpoint_windows, application_windows, slide_windows, partitions, partitioner, "
+     "spread. (factr = 2, from --set)"),
     ("R13", lambda app: app.add("older", Older(), a=S), "older: this method is called "
                                                         "state_after_skip now: rename it "
      "(skipped)"),
