@@ -37,6 +37,7 @@ DECIDES_ROWS = (
     "application/graph.py",
     "application/node.py",
     "application/operator.py",
+    "application/placing.py",
     "application/properties.py",
     "application/windowing.py",
     "engine/cut_streams.py",
