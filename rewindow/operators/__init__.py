@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from rewindow.operators.filling.settings import ColumnFill, FillSettings
     from rewindow.operators.gaps.function import FrameGaps, gap_report, learn_cadence
     from rewindow.operators.gaps.settings import GapSettings
+    from rewindow.operators.generators.auctions import Auctions
+    from rewindow.operators.generators.generator import Generator
+    from rewindow.operators.generators.sensors import Sensors
     from rewindow.operators.heartbeat.operator import Heartbeat
     from rewindow.operators.library.aggregate import Aggregate
     from rewindow.operators.library.select import Select
@@ -48,6 +51,7 @@ _MODULE_OF = {
     "Aggregate": "library.aggregate",
     "AggregateWindows": "event_time_windows.operator",
     "ApexWindows": "event_time_windows.settings",
+    "Auctions": "generators.auctions",
     "CollectOperator": "tuples.output_operator",
     "ColumnFill": "filling.settings",
     "CountWindows": "event_time_windows.settings",
@@ -58,6 +62,7 @@ _MODULE_OF = {
     "FillSettings": "filling.settings",
     "FrameGaps": "gaps.function",
     "GapSettings": "gaps.settings",
+    "Generator": "generators.generator",
     "GlobalWindow": "event_time_windows.settings",
     "Heartbeat": "heartbeat.operator",
     "InputOperator": "tuples.input_operator",
@@ -67,6 +72,7 @@ _MODULE_OF = {
     "OutputOperator": "tuples.output_operator",
     "Sample": "library.split",
     "Select": "library.select",
+    "Sensors": "generators.sensors",
     "SessionWindows": "event_time_windows.settings",
     "SlidingField": "tuples.sliding",
     "Split": "library.split",
@@ -93,6 +99,7 @@ __all__ = [
     "Aggregate",
     "AggregateWindows",
     "ApexWindows",
+    "Auctions",
     "CollectOperator",
     "ColumnFill",
     "CountWindows",
@@ -103,6 +110,7 @@ __all__ = [
     "FillSettings",
     "FrameGaps",
     "GapSettings",
+    "Generator",
     "GlobalWindow",
     "Heartbeat",
     "InputOperator",
@@ -112,6 +120,7 @@ __all__ = [
     "OutputOperator",
     "Sample",
     "Select",
+    "Sensors",
     "SessionWindows",
     "SlidingField",
     "Split",

@@ -66,6 +66,7 @@ from rewindow.recording.tuples import (
 )
 from rewindow.sequences import names_of, quantity
 from rewindow.settings.config import Config, StreamConfig
+from rewindow.spark.executors import check_executors, send_code
 from rewindow.spark.frames import empty_frame, read_files, write_files
 from rewindow.storage import Table
 from rewindow.storage.streams import CHANGED, LATE
@@ -179,6 +180,7 @@ class _Run:
             self._reopen()
         position = SourcePosition() if replace else taken
         contents, tuples = self._read_source(position, start_over)
+        end = end or (contents.ends and given is None)
         given = self.extent.by_source(given, contents)
         position = SourcePosition() if contents.whole else position
         with self.progress.during("counting"), computing(self.name):
@@ -364,6 +366,9 @@ class _Run:
         self.result.files_unchanged = max(0, len(contents.present) - len(contents.files))
         self.result.warnings.extend(contents.warnings)
 
+        if contents.is_computed:
+            check_executors(self.spark)
+            send_code(self.spark, self.config, [])
         rows = source.frame(self.spark, contents)
         direct = (
             None
@@ -379,7 +384,7 @@ class _Run:
         )
         if stored is not None:
             check_settings(stored, self.stream, recorded_schema(tuples.schema))
-        if direct is None or may_change(self.stream, direct):
+        if direct is None or contents.is_computed or may_change(self.stream, direct):
             direct = self._copied(source, contents, declared, rows=rows)
         return contents, untaken(direct, contents.files, position.sealed_last)
 

@@ -81,11 +81,11 @@ class StreamConfig(Section):
 
     source: str
     """A file, folder or glob pattern, `package:NAME/PATH` for a file inside an installed Python
-    package, or `errors:APPLICATION.OPERATOR.PORT` for the published tuples of an error port, which
-    are fed back."""
+    package, a generator, or `errors:APPLICATION.OPERATOR.PORT` for the published tuples of an error
+    port, which are fed back."""
     format: str | None = None
-    """csv, json, parquet, feather or delta, or a source of your own; by default told from the
-    source's name."""
+    """csv, json, parquet, feather, delta, operator or generator, or a source of your own; by
+    default told from the name of the source. Generators need it."""
     columns: str | None = None
     """Columns to read, as DDL such as "origin STRING, dep_delay INT"; by default all: CSV's as
     text, Parquet's, Feather's and Delta's with their own types. JSON needs them."""

@@ -8,7 +8,8 @@ milliseconds.
 
 What is called is what a replay calls: the same loop over Arrow batches, with the state stored and
 restored at every window unless `group_windows` says otherwise. `check_grouping` holds runs of
-several cuts and key ranges together. `run_input` calls an input operator window by window.
+several cuts and key ranges together. `run_input` calls an input operator window by window, and
+`run_generator` a generator.
 `run_application` and `check_application` do the same with all operators of an application; frame
 operators among them need a session of Spark, which is started unless there is one.
 """
@@ -19,7 +20,7 @@ from rewindow.testing.applications import (
     run_application,
 )
 from rewindow.testing.computation import local_spark
-from rewindow.testing.inputs import run_input
+from rewindow.testing.inputs import run_generator, run_input
 from rewindow.testing.operators import Tuples, check_grouping, run_operator
 from rewindow.testing.passes import CRASH, OperatorRun
 
@@ -32,6 +33,7 @@ __all__ = [
     "check_grouping",
     "local_spark",
     "run_application",
+    "run_generator",
     "run_input",
     "run_operator",
 ]

@@ -14,7 +14,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from io import BytesIO
-from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
@@ -22,6 +21,7 @@ from rewindow.application.error_tuples import COLUMNS, FROM, FROM_REPLAY, FROM_S
 from rewindow.errors import InputError, TableError
 from rewindow.location import location
 from rewindow.recording.sources.columns import choose_columns
+from rewindow.recording.sources.files import FileSource
 from rewindow.recording.sources.readers import with_numbers
 from rewindow.recording.sources.source import (
     ERRORS,
@@ -32,41 +32,24 @@ from rewindow.recording.sources.source import (
 )
 from rewindow.recording.sources.typed_rows import schema_for_spark
 from rewindow.sequences import excluding
-from rewindow.settings.config import StreamConfig
 from rewindow.storage import Table, query, quoted
 from rewindow.windows import WindowRange
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
 
 _OF_THE_PLACE = ("window_id", "offset", "arrived_at")
 _ARRIVED = pa.field("arrived_at", pa.timestamp("us", "UTC"))
 
 
 @source("errors")
-class FedBackSource:
+class FedBackSource(FileSource):
     """The error tuples of a published error port that have not been fed back yet, in the order of
     their windows.
     """
 
-    suffixes: ClassVar[frozenset[str]] = frozenset()
-    settings: ClassVar[frozenset[str]] = frozenset()
-
-    def __init__(self, name: str, stream: StreamConfig, place: str) -> None:
-        self.name = name
-        self.stream = stream
-        self._table = location(place.removeprefix(ERRORS))
-        self._rows = pa.table({})
-
-    @classmethod
-    def is_at(cls, path: Path) -> bool:
-        """See Source: `errors:` tells."""
-        return False
+    _rows = pa.table({})
 
     def check(self) -> None:
         """See Source: there is nothing to be set."""
+        self._table = location(self.place.removeprefix(ERRORS))
 
     def scan(
         self,
@@ -107,10 +90,6 @@ class FedBackSource:
             chosen,
             pa.array(range(part.begin_row, part.begin_row + chosen.num_rows), pa.int64()),
         )
-
-    def frame(self, spark: SparkSession, contents: SourceContents) -> DataFrame | None:
-        """See Source: there are too few to be worth it."""
-        return None
 
     def _opened(self) -> Table:
         try:

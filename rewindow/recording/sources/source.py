@@ -217,6 +217,9 @@ class SourceContents:
         present: all files that are there, where those that were taken are remembered.
         complete_to_us: the time up to which nothing more can come, where the source knows it;
             windows that end by then are sealed unless the user says otherwise.
+        is_computed: whether Python code on Spark's executors makes the rows; they are then computed
+            once, into scratch files.
+        ends: whether nothing comes after these parts, so that the stream has ended.
         notes: by one of `NOTES`, how many values reading has changed or chosen, of each part.
     """
 
@@ -230,6 +233,8 @@ class SourceContents:
     nulls: Sequence[str] = ()
     present: Sequence[SourceFile] = ()
     complete_to_us: int | None = None
+    is_computed: bool = False
+    ends: bool = False
     notes: list[Counter[str]] = field(default_factory=list)
 
     @property

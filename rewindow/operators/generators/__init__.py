@@ -1,0 +1,1 @@
+"""Generators: streams of made-up tuples, which are recorded like those of any other source."""

@@ -1,0 +1,74 @@
+"""Auctions: persons, their auctions, and bids."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field
+
+from rewindow.operators.generators.generator import TIME, Generator
+
+_GROUP = 50
+_AUCTIONS = 3
+"""Of 50 tuples in a row, the first is a person, three are auctions and 46 are bids."""
+_KINDS = pa.array(["person", "auction", "bid"])
+_CATEGORIES = 10
+_LONGEST_US = 3_600_000_000
+
+
+class Auctions(Generator):
+    """Persons, their auctions, and bids, in the proportions 1 : 3 : 46 of the Nexmark benchmark.
+
+    A seller arrives before its auction, and an auction before its bids. Columns that a kind of
+    tuple does not have are null. Prices are in cents. With a skew, most bids are for the newest
+    auctions.
+
+    Attributes:
+        open_auctions: number of the newest auctions that get bids.
+    """
+
+    columns: ClassVar = pa.schema(
+        [
+            ("arrived_at", TIME),
+            ("event_at", TIME),
+            ("kind", pa.string()),
+            ("person", pa.int64()),
+            ("auction", pa.int64()),
+            ("category", pa.int64()),
+            ("closes_at", TIME),
+            ("price", pa.int64()),
+        ]
+    )
+    open_auctions: int = Field(default=100, ge=1)
+
+    def rows(self, window_id: int, part: int, random: np.random.Generator) -> pa.RecordBatch:
+        """Returns persons, auctions and bids."""
+        slots = self.slots(window_id, part, random)
+        size = len(slots.numbers)
+        group, place = np.divmod(slots.numbers, _GROUP)
+        is_person, is_bid = place == 0, place > _AUCTIONS
+        is_auction = ~is_person & ~is_bid
+        # The group of a tuple starts with a person, so persons 0 to `group` exist.
+        chosen = random.integers(0, group + 1, size)
+        persons = np.where(is_person, group, chosen)
+        newest = (group + 1) * _AUCTIONS - 1
+        back = self.pick(np.minimum(newest + 1, self.open_auctions), size, random)
+        auctions = np.where(is_bid, newest - back, group * _AUCTIONS + place - 1)
+        prices = random.integers(100, 1_000_000, size)
+        event_us = slots.event_at.cast(pa.int64()).to_numpy()
+        closes_us = event_us + random.integers(1_000_000, _LONGEST_US, size)
+        return pa.record_batch(
+            [
+                slots.arrived_at,
+                slots.event_at,
+                _KINDS.take(pa.array(1 - is_person + is_bid)),
+                pa.array(persons),
+                pa.array(auctions, mask=is_person),
+                pa.array(auctions % _CATEGORIES, mask=~is_auction),
+                pa.array(closes_us, TIME, mask=~is_auction),
+                pa.array(prices, mask=is_person),
+            ],
+            schema=self.columns,
+        )

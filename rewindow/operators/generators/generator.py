@@ -1,0 +1,219 @@
+"""Generator: tuples that are computed from properties and a seed, at any scale (O145 to O147).
+
+class Trips(Generator):
+    columns: ClassVar = pa.schema(
+        [("arrived_at", pa.timestamp("us", "UTC")), ("taxi", pa.int64())]
+    )
+    taxis: int = 50
+
+    def rows(self, window_id, part, random):
+        slots = self.slots(window_id, part, random)
+        taxi = self.pick(self.taxis, len(slots.numbers), random)
+        return pa.record_batch([slots.arrived_at, taxi], schema=self.columns)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, ClassVar, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr
+
+from rewindow.errors import InputError
+from rewindow.settings.types import DurationUs, Section, zero_or_more
+from rewindow.windows import WINDOWS_MAX, Grid, WindowRange, format_time, parse_time
+
+TIME = pa.timestamp("us", "UTC")
+_WINDOWS = 1_000
+_SECOND = Grid(1_000, 0)
+
+
+def _time(text: str) -> str:
+    try:
+        parse_time(text)
+    except InputError as error:
+        raise ValueError('it must be a time in ISO 8601, such as "2026-01-01"') from error
+    return text
+
+
+class Lulls(Section):
+    """Windows in which nothing arrives.
+
+    Attributes:
+        after: number of windows with tuples before each lull.
+        windows: number of empty windows of a lull.
+    """
+
+    after: int = Field(ge=1)
+    windows: int = Field(ge=0)
+
+
+class ClockSteps(Section):
+    """Steps of the clock that measures the event time.
+
+    Attributes:
+        every: number of windows from one step to the next. The clock is right up to the first step,
+            wrong up to the second one, then right again.
+        by: how far it is wrong; negative if it is slow.
+    """
+
+    every: int = Field(ge=1)
+    by: DurationUs
+
+
+class Slots(NamedTuple):
+    """The tuples of a part of a window, without their own columns.
+
+    Attributes:
+        numbers: number of each tuple in the stream, from 0.
+        arrived_at: arrivals, in the order of the numbers.
+        event_at: event times.
+    """
+
+    numbers: np.ndarray
+    arrived_at: pa.Array
+    event_at: pa.Array
+
+
+class Generator(BaseModel):
+    """A stream whose tuples are computed, not read.
+
+    `rows` is called for each part of each window, in any order and in several processes. Its result
+    must depend on the properties, the window, the part and `random` alone. A recording then has the
+    same tuples for any number of Spark tasks, and when it is repeated.
+
+    Attributes:
+        columns: columns of the tuples.
+        arrival: the column with the arrival of a tuple, a timestamp inside its window.
+        seed: another seed draws other tuples.
+        parts: parts into which each window is divided, which different Spark tasks can compute.
+            Another number of parts draws other tuples.
+        rate: tuples in a window, in all parts together, 10,000,000 at most.
+        skew: 0 picks all keys equally often. With 1 the second key comes about half as often as the
+            first, the third a third as often, and so on; larger values favour the first keys more.
+        disorder: longest delay from the event time of a tuple to its arrival. Delays are random, so
+            tuples do not arrive in the order of their event times.
+        lulls: windows in which nothing arrives, such as `{ after = 55, windows = 5 }`.
+        poison: share of the tuples that have no arrival, from 0 to less than 1. `record` puts them
+            into the quarantine.
+        clock_steps: steps of the clock of the event time, such as `{ every = 60, by = "-2 s" }`.
+        begin: time in the first window.
+        windows: number of windows after which the stream ends; by default 1,000, or those that
+            `tuples` needs.
+        tuples: number of tuples after which the stream ends.
+    """
+
+    model_config = ConfigDict(extra="forbid", validate_default=True)
+
+    columns: ClassVar[pa.Schema]
+    arrival: ClassVar[str] = "arrived_at"
+    _grid: Grid = PrivateAttr(default=_SECOND)
+
+    seed: int = 0
+    parts: int = Field(default=1, ge=1, le=1_000)
+    rate: int = Field(default=100, ge=1, le=10_000_000)
+    skew: float = Field(default=0, ge=0, le=10)
+    disorder: Annotated[DurationUs, AfterValidator(zero_or_more)] = 0
+    lulls: Lulls = Lulls(after=1, windows=0)
+    poison: float = Field(default=0, ge=0, lt=1)
+    clock_steps: ClockSteps = ClockSteps(every=1, by=0)
+    begin: Annotated[str, AfterValidator(_time)] = "2026-01-01"
+    windows: int | None = Field(default=None, ge=1, le=WINDOWS_MAX)
+    tuples: int | None = Field(default=None, ge=1)
+
+    def rows(self, window_id: int, part: int, random: np.random.Generator) -> pa.RecordBatch:
+        """Returns the tuples of a part of a window.
+
+        Args:
+            window_id: the window.
+            part: number of the part, from 0.
+            random: seeded by `seed`, part and window.
+        """
+        raise NotImplementedError
+
+    def on(self, grid: Grid) -> Self:
+        """Returns this generator with the windows of a stream; by default they have 1 second."""
+        placed = self.model_copy()
+        placed._grid = grid
+        return placed
+
+    @property
+    def window_range(self) -> WindowRange:
+        """The windows of the stream, from the first one to its end."""
+        first = self._grid.window(parse_time(self.begin))
+        count = self.windows
+        if self.tuples is not None:
+            busy = (self.tuples - 1) // self.rate
+            needed = busy + busy // self.lulls.after * self.lulls.windows + 1
+            count = min(count or needed, needed)
+        return WindowRange(first, first + (count or _WINDOWS) - 1)
+
+    def batch(self, window_id: int, part: int) -> pa.RecordBatch:
+        """Returns the tuples of a part of a window as they are recorded, poison among them.
+
+        Raises:
+            InputError: `rows` returned other columns, or an arrival outside the window.
+        """
+        # A digest of a text separates the numbers, so that no two parts share random numbers.
+        text = f"{self.seed} {part} {window_id}".encode()
+        random = np.random.default_rng(int.from_bytes(hashlib.sha256(text).digest(), "big"))
+        batch = self.rows(window_id, part, random)
+        where = f"{type(self).__name__}, part {part} of window {window_id}"
+        if batch.schema != self.columns:
+            found = f"{str(batch.schema).splitlines()}; declared are"
+            raise InputError(f"columns of {where}, are {found} {str(self.columns).splitlines()}")
+        place = self.columns.get_field_index(self.arrival)
+        arrivals = batch.column(place)
+        arrived_us = arrivals.drop_null().cast(pa.int64()).to_numpy()
+        offsets_us = arrived_us - self._grid.start_us(window_id)
+        if np.any((offsets_us < 0) | (offsets_us >= self._grid.width_us)):
+            start = format_time(self._grid.start_us(window_id))
+            raise InputError(
+                f"a tuple of {where}, has an arrival outside the window, which starts at {start}",
+                hint="Take arrivals from `slots`.",
+            )
+        poisoned = pa.array(random.random(batch.num_rows) < self.poison)
+        arrivals = pc.if_else(poisoned, pa.scalar(None, arrivals.type), arrivals)
+        return batch.set_column(place, self.columns.field(place), arrivals)
+
+    def slots(self, window_id: int, part: int, random: np.random.Generator) -> Slots:
+        """Returns numbers, arrivals and event times of the tuples that belong to a part of a
+        window, with rate, disorder, lulls and clock steps.
+        """
+        index = window_id - self.window_range.first
+        before = self._before(index)
+        count = self._before(index + 1) - before
+        inside = np.arange(count * part // self.parts, count * (part + 1) // self.parts)
+        # Each tuple has its own slice of the window, so arrivals ascend from part to part.
+        width_us = self._grid.width_us
+        within_us = inside * width_us + random.integers(0, width_us, len(inside))
+        arrived_us = self._grid.start_us(window_id) + within_us // max(count, 1)
+        event_us = arrived_us - random.integers(0, self.disorder + 1, len(inside))
+        if index // self.clock_steps.every % 2:
+            event_us += self.clock_steps.by
+        return Slots(before + inside, pa.array(arrived_us, TIME), pa.array(event_us, TIME))
+
+    def pick(
+        self,
+        count: int | np.ndarray,
+        size: int,
+        random: np.random.Generator,
+    ) -> np.ndarray:
+        """Returns `size` numbers from 0 to less than `count`, with the generator's skew."""
+        # The inverse of a continuous Zipf distribution from 1/2 to count + 1/2 needs no table of
+        # all keys. A skew of 1 has no closed form, and a value next to it has.
+        power = 1 - self.skew or 1e-12
+        high = np.expm1(power * np.log(2.0 * np.asarray(count) + 1))
+        drawn = np.exp(np.log1p(random.random(size) * high) / power)
+        return np.minimum(((drawn - 1) / 2).astype(np.int64), np.asarray(count) - 1)
+
+    def _before(self, index: int) -> int:
+        """Returns the number of tuples before a window of the stream, counted from 0."""
+        index = min(max(index, 0), len(self.window_range))
+        after = self.lulls.after
+        cycles, rest = divmod(index, after + self.lulls.windows)
+        count = (cycles * after + min(rest, after)) * self.rate
+        return min(count, self.tuples or count)

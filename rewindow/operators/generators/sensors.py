@@ -1,0 +1,42 @@
+"""Sensors: a fleet of thermometers."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from rewindow.operators.generators.generator import TIME, Generator
+
+
+class Sensors(Generator):
+    """Measurements of a fleet of thermometers, each around a temperature between 10 and 19 degrees.
+
+    Attributes:
+        sensors: number of sensors.
+    """
+
+    columns: ClassVar = pa.schema(
+        [
+            ("arrived_at", TIME),
+            ("measured_at", TIME),
+            ("sensor", pa.string()),
+            ("temperature", pa.float64()),
+        ]
+    )
+    sensors: int = Field(default=100, ge=1)
+
+    def rows(self, window_id: int, part: int, random: np.random.Generator) -> pa.RecordBatch:
+        """Returns measurements."""
+        slots = self.slots(window_id, part, random)
+        size = len(slots.numbers)
+        sensor = self.pick(self.sensors, size, random)
+        temperature = np.round(10 + sensor % 10 + random.normal(0, 1, size), 2)
+        names = pc.binary_join_element_wise("s", pa.array(sensor).cast(pa.string()), "")
+        return pa.record_batch(
+            [slots.arrived_at, slots.event_at, names, pa.array(temperature)],
+            schema=self.columns,
+        )

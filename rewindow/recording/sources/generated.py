@@ -1,0 +1,142 @@
+"""A generator as source: its tuples are computed by Spark's tasks (O145 to O147).
+
+    [streams.sensors]
+    format = "generator"
+    source = "sensors"
+    arrived_at = "arrived_at"
+    source_settings = { rate = 1000, windows = 600 }
+
+A source that ends with ".py" is a file with a generator of the user. The number of a row follows
+from its window and its place in it, so it depends neither on tasks nor on the run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from rewindow.errors import InputError
+from rewindow.names import did_you_mean
+from rewindow.operators.generators.by_name import GENERATORS
+from rewindow.operators.generators.generator import Generator
+from rewindow.recording.sources.columns import choose_columns
+from rewindow.recording.sources.files import FileSource
+from rewindow.recording.sources.readers import with_numbers
+from rewindow.recording.sources.source import (
+    FILE,
+    SourceContents,
+    SourceFile,
+    SourcePosition,
+    source,
+)
+from rewindow.recording.sources.typed_rows import schema_for_spark
+from rewindow.recording.sources.user_classes import class_in_file, with_properties
+from rewindow.spark.frames import spark_schema
+from rewindow.windows import format_time
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_WINDOW_ROWS = 1_000_000_000
+"""Row numbers that a part has for each window."""
+TUPLES_PER_TASK = 500_000
+"""Tuples that a Spark task computes, about."""
+
+
+@source("generator")
+class GeneratorSource(FileSource):
+    """A generator of the library, or of a Python file; `source_settings` are its properties."""
+
+    settings: ClassVar[frozenset[str]] = frozenset({"source_settings"})
+    _windows = range(0)
+
+    def check(self) -> None:
+        """See Source: builds the generator with its properties."""
+        wanted = self.stream.source
+        kind = GENERATORS.get(wanted)
+        if kind is None and not wanted.endswith(".py"):
+            raise InputError(
+                f'generator "{wanted}" of stream "{self.name}" is unknown',
+                hint=f"{did_you_mean(wanted, GENERATORS)}Known are {', '.join(GENERATORS)}; "
+                "another generator is the Python file with its class.",
+            )
+        kind = kind or class_in_file(self, Generator, "generator")
+        self.generator = with_properties(self, kind, ("generator",)).on(self.stream.grid)
+
+    def scan(
+        self,
+        position: SourcePosition,
+        declared: Sequence[str] | None,
+        recorded: pa.Schema | None,
+    ) -> SourceContents:
+        """See Source: the windows after those that are sealed; a file stands for a part of each."""
+        grid = self.stream.grid
+        every = self.generator.window_range
+        sealed = position.sealed_last
+        first = every.first if sealed is None else max(every.first, sealed + 1)
+        last = min(every.last, grid.window(time.time_ns() // 1000) - 1)
+        self._windows = range(first, last + 1)
+        parts = []
+        for part in range(self.generator.parts if self._windows else 0):
+            parts.append(SourceFile(f"part {part}", Path(self.place), BytesIO, size=0))
+        ends = last == every.last
+        end = format_time(grid.end_us(every.last))
+        words = f"the generator ends at {end}: windows after now are not recorded yet"
+        contents = SourceContents(
+            parts,
+            version=max(last, first - 1, 0),
+            warnings=[] if ends else [words],
+            whole=sealed is None,
+            complete_to_us=grid.end_us(last),
+            is_computed=True,
+            ends=ends,
+        )
+        schema = schema_for_spark(self.generator.columns)
+        return choose_columns(
+            self.name,
+            self.stream,
+            contents,
+            schemas=[("", schema)],
+            declared=declared,
+            recorded=recorded,
+        )
+
+    def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:
+        """See Source."""
+        number = contents.files.index(part)
+        for window in self._windows:
+            yield numbered_rows(self.generator, contents.schema, window, number)
+
+    def frame(self, spark: SparkSession, contents: SourceContents) -> DataFrame | None:
+        """See Source: each task computes some parts of windows."""
+        generator = self.generator
+        columns = contents.schema
+        parts = generator.parts
+        begin = self._windows.start
+        # The first part is computed here as well, so that an error is met before Spark's tasks.
+        schema = spark_schema(numbered_rows(generator, columns, begin, 0).schema)
+
+        def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for unit in batch.column(0).to_pylist():
+                    rows = numbered_rows(generator, columns, *divmod(unit, parts))
+                    yield from rows.to_batches()
+
+        tasks = 1 + len(self._windows) * generator.rate // TUPLES_PER_TASK
+        units = spark.range(begin * parts, self._windows.stop * parts, 1, tasks)
+        return units.mapInArrow(rows_of, schema)
+
+
+def numbered_rows(generator: Generator, columns: pa.Schema, window: int, part: int) -> pa.Table:
+    """Returns the rows of a part of a window as `Source.rows` does, with `__file`."""
+    batch = generator.batch(window, part)
+    chosen = pa.Table.from_batches([batch]).select(columns.names).cast(columns)
+    before = (window - generator.window_range.first) * _WINDOW_ROWS
+    numbered = with_numbers(chosen, pa.array(np.arange(1, len(chosen) + 1) + before))
+    return numbered.append_column(FILE, pa.repeat(pa.scalar(part, pa.int32()), len(chosen)))
