@@ -361,7 +361,7 @@ class _Run:
             streams=self.config.state / "streams",
         )
         contents = source.scan(position, declared.names if declared else None, recorded)
-        self.result.bytes_read = contents.size
+        self.result.bytes_read = 0 if contents.is_computed else contents.size
         self.result.source_version = contents.version
         self.result.files_unchanged = max(0, len(contents.present) - len(contents.files))
         self.result.warnings.extend(contents.warnings)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from rewindow.operators.generators.by_name import GENERATORS
 from rewindow.testing import run_generator
 from rewindow.windows import Grid
 
+PAGE = Path(__file__).parents[2] / "docs" / "generators.md"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 FIRST = int(BEGIN.timestamp())
 
@@ -130,7 +132,7 @@ def test_poison_has_no_arrival_and_leaves_the_other_tuples_unchanged() -> None:
 
 def test_sensors_stay_within_the_fleet() -> None:
     found = rows_of(Sensors(sensors=10, rate=200, windows=2))
-    assert {row["sensor"] for row in found} == {f"s{number}" for number in range(10)}
+    assert {row["sensor"] for row in found} == set(range(10))
     assert all(5 < row["temperature"] < 25 for row in found)
 
 
@@ -211,3 +213,13 @@ def test_wrong_property_is_rejected_by_its_name(properties: dict[str, Any], path
     with pytest.raises(ValidationError) as caught:
         Sensors(**properties)
     assert [".".join(map(str, one["loc"])) for one in caught.value.errors()] == [path]
+
+
+def test_page_lists_all_generators_and_properties() -> None:
+    page = PAGE.read_text()
+    for name in Generator.model_fields:
+        assert f"| `{name}` |" in page
+    for name, kind in GENERATORS.items():
+        assert f"| `{name}` |" in page
+        for word in [*kind.columns.names, *(kind.model_fields.keys() - Generator.model_fields)]:
+            assert f"`{word}`" in page

@@ -127,12 +127,14 @@ def test_generator_is_recorded_at_once_or_in_pieces_with_equal_rows(
 
 
 @pytest.mark.jvm
-def test_generator_of_the_user_is_recorded_from_its_file(bench: Bench) -> None:
-    (bench.root / "trips.py").write_text(MODULE)
-    given = {"taxis": 3, "tuples": 250}
-    done = recorded(bench, settings("trips.py", source_settings=given))
-    assert (done.recorded, done.windows_sealed) == (250, 3)
-    assert {row["taxi"] for row in bench.rows("select distinct taxi from s")} == {0, 1, 2}
+def test_generator_of_the_user_is_computed_by_tasks(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "trips.py").write_text(MODULE)
+    stream = settings("trips.py", source_settings={"taxis": 3, "tuples": 250})
+    source, contents = opened(tmp_path, stream)
+    frame = source.frame(bench.spark, contents)
+    assert frame is not None
+    rows = frame.toArrow()
+    assert rows.num_rows == 250 and set(rows["taxi"].to_pylist()) == {0, 1, 2}
 
 
 def test_windows_after_now_are_left_to_later_recordings(tmp_path: Path) -> None:
@@ -154,9 +156,10 @@ def test_scan_continues_after_the_last_sealed_window(tmp_path: Path) -> None:
 
 
 def wrong() -> Iterator[tuple[StreamConfig, str]]:
-    yield settings("sensor"), 'generator "sensor" of stream "s" is unknown'
+    yield settings("sensor"), 'sensor" of stream "s" is not there\n  Hint: Did you mean "sensors"?'
     yield settings("trip.py"), 'trip.py" of stream "s" is not there'
     yield settings("empty.py"), 'empty.py" of stream "s" has 0 generators'
+    yield settings("trips.py", format=None), 'A Generator needs format = "generator"'
     for given, words in (
         ({"rate": 0}, 'source_settings.rate" of stream "s" is 0: it must be greater than'),
         ({"rats": 3}, 'source_settings.rats" of stream "s" is 3: there is no such property'),

@@ -36,3 +36,17 @@ def test_files_changed_since_the_last_recording_are_counted(tmp_path: Path) -> N
     os.utime(folder / "b.csv", (1, 1))
     log.set_modified(2_000)
     assert bytes_to_read(config, "all") == 1010
+
+
+def test_size_of_a_generator_grows_with_its_tuples(tmp_path: Path) -> None:
+    sizes = []
+    for windows in (10, 1000):
+        stream = StreamConfig(
+            source="sensors",
+            format="generator",
+            arrived_at="arrived_at",
+            source_settings={"rate": 2000, "windows": windows, "parts": 4},
+        )
+        config = Config(state=tmp_path, streams={"s": stream})
+        sizes.append(bytes_to_read(config, "s"))
+    assert sizes == [2_000_000, 200_000_000]

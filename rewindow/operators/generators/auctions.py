@@ -14,7 +14,6 @@ _GROUP = 50
 _AUCTIONS = 3
 """Of 50 tuples in a row, the first is a person, three are auctions and 46 are bids."""
 _KINDS = pa.array(["person", "auction", "bid"])
-_CATEGORIES = 10
 _LONGEST_US = 3_600_000_000
 
 
@@ -36,7 +35,6 @@ class Auctions(Generator):
             ("kind", pa.string()),
             ("person", pa.int64()),
             ("auction", pa.int64()),
-            ("category", pa.int64()),
             ("closes_at", TIME),
             ("price", pa.int64()),
         ]
@@ -66,7 +64,6 @@ class Auctions(Generator):
                 _KINDS.take(pa.array(1 - is_person + is_bid)),
                 pa.array(persons),
                 pa.array(auctions, mask=is_person),
-                pa.array(auctions % _CATEGORIES, mask=~is_auction),
                 pa.array(closes_us, TIME, mask=~is_auction),
                 pa.array(prices, mask=is_person),
             ],

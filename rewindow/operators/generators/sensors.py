@@ -6,7 +6,6 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
 from rewindow.operators.generators.generator import TIME, Generator
@@ -23,7 +22,7 @@ class Sensors(Generator):
         [
             ("arrived_at", TIME),
             ("measured_at", TIME),
-            ("sensor", pa.string()),
+            ("sensor", pa.int64()),
             ("temperature", pa.float64()),
         ]
     )
@@ -35,8 +34,7 @@ class Sensors(Generator):
         size = len(slots.numbers)
         sensor = self.pick(self.sensors, size, random)
         temperature = np.round(10 + sensor % 10 + random.normal(0, 1, size), 2)
-        names = pc.binary_join_element_wise("s", pa.array(sensor).cast(pa.string()), "")
         return pa.record_batch(
-            [slots.arrived_at, slots.event_at, names, pa.array(temperature)],
+            [slots.arrived_at, slots.event_at, sensor, temperature],
             schema=self.columns,
         )

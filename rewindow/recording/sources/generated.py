@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from rewindow.errors import InputError
-from rewindow.names import did_you_mean
 from rewindow.operators.generators.by_name import GENERATORS
 from rewindow.operators.generators.generator import Generator
 from rewindow.recording.sources.columns import choose_columns
@@ -45,6 +43,8 @@ if TYPE_CHECKING:
 
 _WINDOW_ROWS = 1_000_000_000
 """Row numbers that a part has for each window."""
+_TUPLE_BYTES = 100
+"""About how large a tuple is."""
 TUPLES_PER_TASK = 500_000
 """Tuples that a Spark task computes, about."""
 
@@ -58,15 +58,7 @@ class GeneratorSource(FileSource):
 
     def check(self) -> None:
         """See Source: builds the generator with its properties."""
-        wanted = self.stream.source
-        kind = GENERATORS.get(wanted)
-        if kind is None and not wanted.endswith(".py"):
-            raise InputError(
-                f'generator "{wanted}" of stream "{self.name}" is unknown',
-                hint=f"{did_you_mean(wanted, GENERATORS)}Known are {', '.join(GENERATORS)}; "
-                "another generator is the Python file with its class.",
-            )
-        kind = kind or class_in_file(self, Generator, "generator")
+        kind = GENERATORS.get(self.stream.source) or class_in_file(self, Generator, "generator")
         self.generator = with_properties(self, kind, ("generator",)).on(self.stream.grid)
 
     def scan(
@@ -83,14 +75,15 @@ class GeneratorSource(FileSource):
         last = min(every.last, grid.window(time.time_ns() // 1000) - 1)
         self._windows = range(first, last + 1)
         parts = []
-        for part in range(self.generator.parts if self._windows else 0):
-            parts.append(SourceFile(f"part {part}", Path(self.place), BytesIO, size=0))
+        size = len(self._windows) * self.generator.rate * _TUPLE_BYTES // self.generator.parts
+        for part in range(self.generator.parts if size else 0):
+            parts.append(SourceFile(f"part {part}", Path(self.place), BytesIO, size))
         ends = last == every.last
         end = format_time(grid.end_us(every.last))
         words = f"the generator ends at {end}: windows after now are not recorded yet"
         contents = SourceContents(
             parts,
-            version=max(last, first - 1, 0),
+            version=max(last, 0),
             warnings=[] if ends else [words],
             whole=sealed is None,
             complete_to_us=grid.end_us(last),
@@ -135,8 +128,8 @@ class GeneratorSource(FileSource):
 
 def numbered_rows(generator: Generator, columns: pa.Schema, window: int, part: int) -> pa.Table:
     """Returns the rows of a part of a window as `Source.rows` does, with `__file`."""
-    batch = generator.batch(window, part)
-    chosen = pa.Table.from_batches([batch]).select(columns.names).cast(columns)
+    rows = pa.Table.from_batches([generator.batch(window, part)])
+    chosen = rows.select(columns.names).cast(columns)
     before = (window - generator.window_range.first) * _WINDOW_ROWS
     numbered = with_numbers(chosen, pa.array(np.arange(1, len(chosen) + 1) + before))
     return numbered.append_column(FILE, pa.repeat(pa.scalar(part, pa.int32()), len(chosen)))

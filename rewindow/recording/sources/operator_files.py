@@ -67,14 +67,10 @@ class OperatorSource(FileSource):
         one by the clock.
         """
         grid = self.stream.grid
-        end_us = (
-            self._time_us("end") if "end" in self.stream.source_settings else time.time_ns() // 1000
-        )
-        last = (
-            grid.window(end_us - 1)
-            if "end" in self.stream.source_settings
-            else grid.window(end_us) - 1
-        )
+        now_us = time.time_ns() // 1000
+        last = grid.window(now_us) - 1
+        if "end" in self.stream.source_settings:
+            last = grid.window(self._time_us("end") - 1)
         first = (
             grid.window(self._time_us("begin"))
             if position.sealed_last is None
@@ -84,7 +80,7 @@ class OperatorSource(FileSource):
         if first <= last:
             self._windows = WindowRange(first, last)
             parts = [SourceFile(f"windows {first} to {last}", Path(self.place), BytesIO, size=0)]
-        complete = min(grid.end_us(last), time.time_ns() // 1000)
+        complete = min(grid.end_us(last), now_us)
         contents = SourceContents(
             parts,
             version=max(last, first - 1, 0),

@@ -6,19 +6,23 @@ import glob
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from rewindow.recording.sources.source import SourcePosition, open_source
 from rewindow.settings.config import Config
 
 
 def bytes_to_read(config: Config, name: str) -> int:
     """Returns the bytes of the source's files that changed since the stream was recorded last; of a
-    package's data 0.
+    package's data 0, of a generator about the bytes of all its tuples.
 
     Which rows are new the recording itself finds out: this only says whether it will be a short
     job.
     """
+    stream = config.stream(name)
+    if stream.format == "generator":
+        return open_source(name, stream, config.root).scan(SourcePosition(), None, None).size
     log = config.stream_table(name) / "_delta_log"
     since = log.modified_ms() / 1000 if log.is_dir() else 0.0
-    found = (path.stat() for path in _files(config.stream(name).source))
+    found = (path.stat() for path in _files(stream.source))
     return sum(file.st_size for file in found if file.st_mtime > since)
 
 

@@ -14,6 +14,8 @@ from pydantic import BaseModel, ValidationError
 
 from rewindow.application.properties import wrong_properties
 from rewindow.errors import InputError
+from rewindow.names import did_you_mean
+from rewindow.operators.generators.by_name import GENERATORS
 from rewindow.recording.sources.files import FileSource
 
 _Kind = TypeVar("_Kind", bound=BaseModel)
@@ -43,7 +45,10 @@ def class_in_file(source: FileSource, base: type[_Kind], words: str) -> type[_Ki
     wanted = source.stream.source_settings.get(key, only)
     if wanted not in found:
         number = f'has no {words} "{wanted}"' if wanted else f"has {len(found)} {words}s"
-        hint = f"Write a class that derives from rewindow.operators.{base.__name__}."
+        hint = (
+            f"Write a class that derives from rewindow.operators.{base.__name__}. A Generator "
+            'needs format = "generator", an InputOperator needs none.'
+        )
         if found:
             hint = f"Set source_settings.{key} to one of: {', '.join(found)}."
         raise InputError(f'source "{path}" {stream} {number}', hint=hint)
@@ -86,7 +91,11 @@ def _module_name(path: Path) -> str:
 
 def _module(path: Path, stream: str) -> ModuleType:
     if not path.is_file():
-        raise InputError(f'source "{path}" {stream} is not there')
+        raise InputError(
+            f'source "{path}" {stream} is not there',
+            hint=f"{did_you_mean(path.name, GENERATORS)}It is the Python file of a class, or with "
+            f'format = "generator" one of: {", ".join(GENERATORS)}.',
+        )
     name = _module_name(path)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
