@@ -37,6 +37,7 @@ ADVICE = {
     "O51": "An operator cannot wait for its own results of the same window. Let the cycle go "
     "through a DelayOperator, "
     "which hands its tuples to the next window, or keep what is handed on in a state.",
+    "O103": 'Leave it out, or set locality="apart" to compute the operator in a separate pass.',
     "O52": "A delay operator shifts tuples by windows, by one unless its property `windows` says "
     "more.",
     "O53": "A property says within which bounds it works. Give it a value that is allowed.",

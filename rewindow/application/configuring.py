@@ -33,8 +33,10 @@ ATTRIBUTES = (
     "partitions",
     "partitioner",
     "spread",
+    "locality",
 )
 """Attributes of an operator; a property of the same name comes before."""
+_TEXTS = ("container", "locality", "partitioner")
 
 
 def _are_columns(value: Any) -> bool:
@@ -239,7 +241,7 @@ def _set_attribute(
 def _attribute(name: str, value: Any) -> Mode | str | int:
     if name == "mode":
         return Mode.parse(value)
-    return str(value) if name in ("container", "partitioner") else int(str(value))
+    return str(value) if name in _TEXTS else int(str(value))
 
 
 def _of_ports(app: Application, one: PropertyOverride) -> Iterator[PropertyOverride]:

@@ -135,6 +135,7 @@ def _attributes(node: Node, sources: dict[str, str]) -> Iterator[PropertyDescrip
         ("partitions", None),
         ("partitioner", None),
         ("spread", None),
+        ("locality", None),
     ):
         value = getattr(node, name)
         if value != default:

@@ -133,6 +133,7 @@ class Application:
         partitions: int | None = None,
         partitioner: str | None = None,
         spread: int | None = None,
+        locality: str | None = None,
         **feeds: End,
     ) -> Node:
         """Adds an operator and connects its input ports, given by name: each to one port that
@@ -150,6 +151,9 @@ class Application:
         `partitioner` maps keys to partitions; `spread` divides the tuples of an operator
         without a key between that many instances. No result depends on them (X55, O101).
 
+        `locality="apart"` computes a tuple operator in a separate pass, also next to operators with
+        the same key (O97, O103). It does not change any result.
+
         Another one under a name that is taken is reported at launch and leaves the graph as it was
         (O48, O49).
         """
@@ -163,6 +167,7 @@ class Application:
             feeds=ends,
             application_windows=application_windows,
             slide_windows=slide_windows,
+            locality=locality,
             container=container,
             partitions=partitions,
             partitioner=partitioner,

@@ -11,6 +11,9 @@ from rewindow.application.operator import FrameOperator, InputPort, OutputPort
 from rewindow.application.placing import Placing
 from rewindow.application.windowing import EVERY_WINDOW, Windowing
 
+APART = "apart"
+"""The one value of the attribute `locality`."""
+
 
 @dataclass(frozen=True)
 class PortHandle:
@@ -31,6 +34,7 @@ class Node:
 
     Attributes:
         container: name of the container that the user has set, None if the plan decides.
+        locality: APART keeps a tuple operator out of the passes of its neighbours (O103).
         errors_max: by error port, the bound on the error tuples of a window that is given from
             outside of the code.
         partitions, partitioner, spread: see `Placing`.
@@ -50,6 +54,7 @@ class Node:
     partitioner: str | None = None
     spread: int | None = None
     unifies: PortHandle | None = None
+    locality: str | None = None
 
     def __post_init__(self) -> None:
         self.operator.set_windowing(self.windowing)

@@ -14,7 +14,7 @@ from rewindow.application.cycles import lacks_delay, wrong_members
 from rewindow.application.error_tuples import COLUMNS
 from rewindow.application.graph import UNREAD, Application
 from rewindow.application.modes import Mode
-from rewindow.application.node import Node, PortHandle
+from rewindow.application.node import APART, Node, PortHandle
 from rewindow.application.violations import Violation
 from rewindow.errors import InputError, ValidationFailed
 from rewindow.names import BOOKKEEPING, check_suite
@@ -244,6 +244,9 @@ def _check_attributes(node: Node) -> Iterator[Violation]:
         yield Violation("W50", node.name, "", value=node.checkpoint_windows, message=message)
     for rule, message in node.operator.wrong_placing():
         yield Violation(rule, node.name, "", value=type(node.operator).__name__, message=message)
+    if node.locality not in (None, APART):
+        message = f'locality can only be "{APART}"'
+        yield Violation("O103", node.name, "", value=node.locality, message=message)
     for name, port in node.output_ports().items():
         if port.errors_max is not None and (port.errors_max < 0 or not port.error):
             message = "errors_max is of an error port, 0 or more"

@@ -141,7 +141,7 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
     ("O28", lambda app: apply_overrides(app, overrides_from({"pass.factr": 2}, OPTION)),
      "pass: Pass has no such property or attribute. Did you mean \"factor\"? It has: factor, mode, "
      "container, checkpoint_windows, application_windows, slide_windows, partitions, partitioner, "
-     "spread. (factr = 2, from --set)"),
+     "spread, locality. (factr = 2, from --set)"),
     ("R13", lambda app: app.add("older", Older(), a=S), "older: this method is called "
                                                         "state_after_skip now: rename it "
      "(skipped)"),
@@ -158,6 +158,8 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
     ("W30", lambda app: app.add("far", Pass(), a=S, application_windows=4, slide_windows=5),
      "far: a window slides by at least 1 and at most the application windows, else windows are "
      "left out (5)"),
+    ("O103", lambda app: app.add("near", Pass(), a=S, locality="together"),
+     'near: locality can only be "apart" (together)'),
     ("W50", lambda app: app.add("whole", Whole(), a=S, application_windows=4, checkpoint_windows=6),
      "whole: it is not to be cut: checkpoint windows must be a multiple of its 4 windows (6)"),
     ("W56", lambda app: app.add("k", Pass(), a=S, checkpoint_windows=0),

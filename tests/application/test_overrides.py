@@ -93,9 +93,14 @@ def test_text_is_read_as_the_type_of_its_property_or_as_json(
 
 
 def test_attributes_are_overridden_like_properties() -> None:
-    # Rules: O23
+    # Rules: O23, O103
     app = build()
-    own = overrides_from({"tuned.mode": "at_least_once", "tuned.checkpoint_windows": "5"}, OPTION)
+    values = {
+        "tuned.mode": "at_least_once",
+        "tuned.checkpoint_windows": "5",
+        "tuned.locality": "apart",
+    }
+    own = overrides_from(values, OPTION)
     whole = [
         one.model_copy(update={"operator": "", "name": "checkpoint_windows", "value": 12})
         for one in own[:1]
@@ -108,6 +113,7 @@ def test_attributes_are_overridden_like_properties() -> None:
         12,
     )
     assert shown(app)["mode"] == ("at_least_once", "--set")
+    assert node.locality == "apart" and shown(app)["locality"] == ("apart", "--set")
 
 
 def test_all_wrong_overrides_are_reported_together() -> None:
