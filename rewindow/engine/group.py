@@ -21,13 +21,13 @@ from pyspark.sql.types import StructType
 from rewindow.application import Node, OperatorContext, PortHandle
 from rewindow.application.error_tuples import COLUMNS
 from rewindow.engine.computation import Digests, GroupResult, PlannedAttempt, SkipResult
-from rewindow.engine.cycles import Cycles
 from rewindow.engine.error_tuples import as_errors, check_stored_reasons
 from rewindow.engine.failing_tuples import FailingTuples
 from rewindow.engine.group_cache import GroupCache, take_over
 from rewindow.engine.measuring import NO_MEASURES, AskedMeasure, MeasuredRows
 from rewindow.engine.operator_errors import explained, frames_of
 from rewindow.engine.ports import levels, ports_to_count, ports_to_write
+from rewindow.engine.shared_passes import SharedPasses
 from rewindow.errors import InputError
 from rewindow.facts.window_facts import COUNTS_SCHEMA, DIGESTS_SCHEMA, WindowFacts, ids_of
 from rewindow.location import Location
@@ -101,10 +101,9 @@ class GroupRunner:
         self._epoch = planned.epoch
         self._tuples = 0
         self._is_small = False
-        self._units = app.units()
         self._order = app.order()
         self._failing = FailingTuples(spark, planned, report=say, hint=next_steps)
-        self._cycles = Cycles(app, self._failing.without)
+        self._shared = SharedPasses(app, self._failing.without, say)
         self._asked = asked
         self._say = say
         self._cache = GroupCache(spark, planned.root, planned.epoch, arrange=self._in_one_task)
@@ -115,7 +114,7 @@ class GroupRunner:
         self._dropped = app.dropped()
         self._counted = ports_to_count(app)
         written = ports_to_write(app) | self._dropped | set(self._errors)
-        self._materialised = written - self._counted - self._cycles.unseen
+        self._written = written - self._counted
 
     def compute(
         self,
@@ -192,7 +191,7 @@ class GroupRunner:
         ) as pool:
             # Units of a level do not feed each other. Spark runs jobs of several threads at once,
             # so small operators share the cores.
-            for level in levels(self._units):
+            for level in levels(self._shared.units):
                 jobs = []
                 for unit in level:
                     job = pool.submit(
@@ -364,14 +363,20 @@ class GroupRunner:
         context: OperatorContext,
         *more: Any,
     ) -> Frames:
-        """Runs an operator, or the operators of a cycle, which are computed in one pass (X40)."""
-        if self._cycles.of(unit[0]):
-            with explained(unit, context.windows, "the pass of its cycle", hint=self._next_steps):
-                self._cycles.run(unit, frames, states, context, self._cache)
+        """Runs an operator, or the operators of a cycle or a chain, which are computed in one pass
+        (X40, O97).
+        """
+        if shared := self._shared.of(unit[0]):
+            with explained(unit, context.windows, shared.title, hint=self._next_steps):
+                self._shared.run(unit, frames, states, context, self._cache)
         found: Frames = {}
         for node in unit:
-            found |= self._run_node(node, frames, states, context, *more)
+            found |= self._run_node(node, frames | found, states, context, *more)
         return found
+
+    @property
+    def _materialised(self) -> set[PortHandle]:
+        return self._written - self._shared.unseen
 
     def _run_node(
         self,
@@ -383,7 +388,7 @@ class GroupRunner:
         staged: set[str],
         result: GroupResult,
     ) -> dict[PortHandle, DataFrame]:
-        inputs = self._cycles.inputs_of(node, frames)
+        inputs = self._shared.inputs_of(node, frames)
         with explained([node], context.windows, "transform", hint=self._next_steps):
             by_port = self._transform(
                 node,
@@ -566,7 +571,7 @@ class GroupRunner:
         state: DataFrame,
         context: OperatorContext,
     ) -> OperatorState:
-        inputs = self._cycles.inputs_of(node, frames)
+        inputs = self._shared.inputs_of(node, frames)
         operator = node.operator
         own_context = self._context_of(node, context)
         outputs = {
@@ -598,7 +603,7 @@ class GroupRunner:
             context,
             operator=f"{self._app.name}.{node.name}",
             unordered=node.unordered,
-            followed=self._cycles.order.followed(node.name),
+            followed=self._shared.order.followed(node.name),
             reports_failing=bool(self._app.failing),
         )
 

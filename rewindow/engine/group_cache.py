@@ -27,6 +27,7 @@ from rewindow.location import Location, location
 from rewindow.spark.frames import read_files, rows_in_file, spark_schema, write_files
 from rewindow.spark.shared_folder import lost_rows
 from rewindow.storage.new_files import ROW_GROUP
+from rewindow.tuple_engine.chain_range import check_foreign
 from rewindow.tuple_engine.failing import check_failing
 from rewindow.tuple_engine.frames import EMITTED, FOREIGN_OFFSET
 from rewindow.tuple_engine.partition_rows import PartitionRows, partitions_reported
@@ -149,6 +150,7 @@ class GroupCache:
         columns = {part: _staged(schema) for part, schema in schemas.items()}
         named = make(_TaskFiles(tasks.uri, columns, self._epoch, grid=grid)).toArrow().to_pylist()
         check_failing(operator, named)
+        check_foreign(named)
         self.partitions[operator] = partitions_reported(named)
         named = [row for row in named if row["part"] in schemas]
         self.emitted[operator] = sum(row["rows"] for row in named if row["part"] != STATE)

@@ -20,6 +20,7 @@ from rewindow.spark.heap import computing
 from rewindow.spark.job_log import where_all_is
 from rewindow.spark.shared_folder import missing_on_executor
 from rewindow.spark.transient_errors import describe, hint_on, is_passing, spark_text
+from rewindow.tuple_engine.chain_range import raised_by
 from rewindow.tuple_engine.failing import TuplesFailed
 from rewindow.windows import WindowRange
 
@@ -70,7 +71,7 @@ def explained(nodes: Sequence[Node], windows: WindowRange, part: str, hint: str)
         if unshared := missing_on_executor(spark_text(error)):
             raise unshared from error
         line = raised_at(error, _user_files(nodes))
-        owner = _owner(nodes, line)
+        owner = _owner(nodes, line, spark_text(error))
         others = ", ".join(f'"{one.name}"' for one in nodes if one is not owner)
         said = f"Raised by {line}" if line else f"It names no line of yours{_class(owner)}"
         along = (
@@ -140,8 +141,13 @@ def _user_files(nodes: Sequence[Node]) -> set[str]:
     return files
 
 
-def _owner(nodes: Sequence[Node], line: UserLine | None) -> Node:
-    """Returns the operator whose class has a line; the first one for a line outside of all."""
+def _owner(nodes: Sequence[Node], line: UserLine | None, text: str) -> Node:
+    """Returns the operator that an error names, or whose class has a line; the first one for a line
+    outside of all.
+    """
+    for node in nodes:
+        if raised_by(node.name) in text:
+            return node
     return next((node for node in nodes if _is_inside(node, line)), nodes[0])
 
 

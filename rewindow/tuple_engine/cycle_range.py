@@ -93,37 +93,35 @@ class CycleRange:
         # Rows arrive sorted by window. A window is computed once the first row of a later one is
         # read, because only then all its tuples are known. The states come first, as rows of the
         # window before the group.
-        set_up: list[KeyRange] = []
         window = self._windows.first - 1
         try:
-            for at, tag, rows in _stretches(batches, self._windows.first - 1):
+            for at, tag, rows in stretches(batches, self._windows.first - 1):
                 if tag in self._states:
                     self._load(self._states[tag], rows)
                     continue
                 while window < at:
-                    yield from self._go_on(window, set_up)
+                    yield from self._go_on(window)
                     window += 1
                 self._take(tag, rows)
             while window <= self._windows.last:
-                yield from self._go_on(window, set_up)
+                yield from self._go_on(window)
                 window += 1
         except BaseException as error:
-            for one in set_up:
+            for one in self._ranges.values():
                 one.tear_down_after(error)
             raise
-        for one in set_up:
+        for one in self._ranges.values():
             one.tear_down()
         for name, one in self._ranges.items():
             for batch in one.states():
                 self._keep(batch, self._fused.states[name])
         yield from self._flush()
 
-    def _go_on(self, window: int, set_up: list[KeyRange]) -> Iterator[pa.RecordBatch]:
+    def _go_on(self, window: int) -> Iterator[pa.RecordBatch]:
         """Computes the window whose tuples are all there; before the first one, sets up."""
         if window < self._windows.first:
             for one in self._ranges.values():
                 one.set_up()
-                set_up.append(one)
             return
         for name in self._delays:
             self._ranges[name].begin(window)
@@ -175,12 +173,7 @@ class CycleRange:
         for (reader, to), end in self._inner.items():
             if end != (name, port):
                 continue
-            # Emitted rows are renamed, not copied: only the names of columns in the tagged rows
-            # differ between the port that emits and the one that receives.
-            wanted = self._shapes[reader].inputs[to]
-            given = dict(zip(columns.schema.names, columns.names, strict=True))
-            names = list(map(given.__getitem__, wanted.schema.names))
-            rows = batch.select(names).rename_columns(wanted.names) if names else batch.select([])
+            rows = columns.renamed(batch, self._shapes[reader].inputs[to])
             self._check_keys(reader, to, rows, f"{name}.{port}")
             self._given.setdefault((reader, to), []).append(rows)
 
@@ -211,20 +204,8 @@ class CycleRange:
         """Keeps rows that an operator has made, with the tag and the columns that they have in the
         pass.
         """
-        count = batch.num_rows
-        schema = self._fused.made
-        places = batch[SORT_KEY].to_numpy()
-        values = {SORT_KEY: pa.array(places - tag_of(places) + wide.tag)}
-        for name in wide.names:
-            values[name] = batch[name]
-        arrays = []
-        for field in schema:
-            has_values = field.name in values
-            arrays.append(values[field.name] if has_values else pa.nulls(count, field.type))
-        self._waiting += count
-        self._made.setdefault(wide.tag, []).append(
-            pa.RecordBatch.from_arrays(arrays, schema=schema)
-        )
+        self._waiting += batch.num_rows
+        self._made.setdefault(wide.tag, []).append(wide.placed(batch, self._fused.made))
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
         for batches in self._made.values():
@@ -233,7 +214,7 @@ class CycleRange:
         self._waiting = 0
 
 
-def _stretches(
+def stretches(
     batches: Iterable[pa.RecordBatch],
     before: int,
 ) -> Iterator[tuple[int, int, pa.RecordBatch]]:

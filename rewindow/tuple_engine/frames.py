@@ -20,6 +20,7 @@ from rewindow.spark.columns import bigint
 from rewindow.spark.digests import hash_of
 from rewindow.spark.frames import spark_schema
 from rewindow.spark.repeated_tasks import refuse_repeated_task
+from rewindow.tuple_engine.chain_range import ForeignTuples
 from rewindow.tuple_engine.failing import TUPLE_KEY, FailingTuple, failing_rows
 from rewindow.tuple_engine.keyed_state import merge_states
 from rewindow.tuple_engine.partition_rows import PartitionMeter
@@ -205,7 +206,10 @@ def pass_of(
         made = fused.run(alone, meter.count(batches), controls=controls, failing=taken)
         if sink is not None:
             made = sink(untagged(fused.parts, alone.first - 1, made))
-        yield from made
+        try:
+            yield from made
+        except ForeignTuples as error:
+            yield error.rows()
         yield from failing_rows(failing)
         if sink is not None:
             yield meter.report()

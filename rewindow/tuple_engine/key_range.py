@@ -70,6 +70,7 @@ class KeyRange:
         failing: list[FailingTuple] | None = None,
     ) -> None:
         self._failing = failing
+        self._is_set_up = False
         self._failed_keys: set[Any] = set()
         self._windows = context.windows
         self._window = context.first - 1
@@ -144,24 +145,37 @@ class KeyRange:
             Exception: what the operator's code has raised, with a note of callback, window and
                 tuple.
         """
-        is_set_up = False
         try:
             for batch in map(_without_mark, batches):
                 states = int(np.searchsorted(batch[SORT_KEY].to_numpy(), 1 << WINDOW_BITS))
                 self.load(batch.slice(0, states))
                 if states < batch.num_rows:
-                    is_set_up = is_set_up or self.set_up()
-                    yield from self._take_batch(batch.slice(states))
-            is_set_up = is_set_up or self.set_up()
-            yield from self._go_on(self._windows.last)
-            self.end()
+                    yield from self.push(batch.slice(states))
+            yield from self.finish()
         except BaseException as error:
-            if is_set_up:
-                self.tear_down_after(error)
+            self.tear_down_after(error)
             raise
         self.tear_down()
-        yield from self._out.flush()
         yield from self.states()
+
+    def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Takes the next tuples, sorted by window, and yields full batches of what was emitted."""
+        self.set_up()
+        for port, window, rows, stretch in self._runs(batch):
+            yield from self._go_on(window)
+            if self._failing is None or self._in_batches:
+                self._take(port, rows)
+            else:
+                self._take_reporting(self._failing, port, rows, stretch)
+        if self._out.is_full():
+            yield from self._out.flush()
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Ends all windows, and yields the rest of what was emitted."""
+        self.set_up()
+        yield from self._go_on(self._windows.last)
+        self.end()
+        yield from self._out.flush()
 
     def states(self) -> Iterator[pa.RecordBatch]:
         """Gives the rows of state."""
@@ -172,11 +186,12 @@ class KeyRange:
                 arrays,
             )
 
-    def set_up(self) -> bool:
-        """Calls `setup`, once the state is loaded; returns True."""
-        self._state.begin()
-        self._call("setup", self._operator.setup)
-        return True
+    def set_up(self) -> None:
+        """Calls `setup` for the first time, once the state is loaded."""
+        if not self._is_set_up:
+            self._state.begin()
+            self._call("setup", self._operator.setup)
+            self._is_set_up = True
 
     def tear_down(self) -> None:
         """Calls `teardown`."""
@@ -204,22 +219,14 @@ class KeyRange:
 
     def tear_down_after(self, error: BaseException) -> None:
         """Closes what setup has opened (O35); what fails then is said beside the error, which it
-        must not hide.
+        must not hide. Without `setup` it has not opened anything.
         """
+        if not self._is_set_up:
+            return
         try:
             self._call("teardown", self._operator.teardown)
         except Exception as further:  # noqa: BLE001 - the error that is raised already goes on
             error.add_note(f"teardown failed too: {type(further).__name__}: {further}")
-
-    def _take_batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        for port, window, rows, stretch in self._runs(batch):
-            yield from self._go_on(window)
-            if self._failing is None or self._in_batches:
-                self._take(port, rows)
-            else:
-                self._take_reporting(self._failing, port, rows, stretch)
-        if self._out.is_full():
-            yield from self._out.flush()
 
     def _go_on(self, window: int) -> Iterator[pa.RecordBatch]:
         """Ends the window that is open and begins the next ones, up to one."""

@@ -17,6 +17,7 @@ from rewindow.application.placing import AS_SPARK, Placing
 from rewindow.application.windowing import EVERY_WINDOW, Windowing
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.sequences import map_values, names_of
+from rewindow.tuple_engine.chain_range import ChainRange
 from rewindow.tuple_engine.cycle_range import CycleRange
 from rewindow.tuple_engine.failing import FailingTuple
 from rewindow.tuple_engine.key_range import KeyRange
@@ -122,6 +123,12 @@ class Pass:
             parts[_part(name, port)] = columns
         return parts
 
+    @property
+    def title(self) -> str:
+        """The pass of several operators in messages."""
+        delays = [name for name, member in self.members.items() if member.operator.delays]
+        return f"the pass of its {'cycle' if delays else 'chain'}"
+
     @classmethod
     def of(
         cls,
@@ -194,6 +201,8 @@ class Pass:
             )
         if ALONE in ranges:
             return ranges[ALONE].run(batches)
+        if not delays:
+            return ChainRange(self, ranges, shapes, inner, unseen, context.windows).run(batches)
         return CycleRange(
             self,
             ranges,

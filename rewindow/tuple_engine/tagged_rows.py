@@ -85,6 +85,30 @@ class Columns:
         types = map(plain_type, self.schema.types)
         return pa.schema(list(zip(self.names, types, strict=True)))
 
+    def renamed(self, batch: pa.RecordBatch, reader: Columns) -> pa.RecordBatch:
+        """Returns rows of this port with the columns of a port that reads it."""
+        # Emitted rows are renamed, not copied: only the names of columns in the tagged rows differ
+        # between the port that emits and the one that receives.
+        given = dict(zip(self.schema.names, self.names, strict=True))
+        names = list(map(given.__getitem__, reader.schema.names))
+        return batch.select(names).rename_columns(reader.names) if names else batch.select([])
+
+    def placed(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        """Returns rows that an operator has made, with this tag and the columns of a whole pass."""
+        values = {SORT_KEY: self.places(batch)}
+        for name in self.names:
+            values[name] = batch[name]
+        arrays = []
+        for field in schema:
+            found = values.get(field.name)
+            arrays.append(pa.nulls(batch.num_rows, field.type) if found is None else found)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def places(self, batch: pa.RecordBatch) -> pa.Array:
+        """Returns the places of rows, with this tag."""
+        places = batch[SORT_KEY].to_numpy()
+        return pa.array(places - tag_of(places) + self.tag)
+
 
 @cache
 def _name_of(kind: pa.DataType) -> str:

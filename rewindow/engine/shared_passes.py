@@ -1,10 +1,10 @@
-"""Cycles of a graph on the engine: each is one pass, in which all its operators find what is theirs
-(X40).
+"""Passes of several operators on the engine: each operator of a cycle (X40) or of a chain (O97)
+finds its results in the one pass of all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
@@ -12,38 +12,49 @@ from pyspark.sql import DataFrame
 from rewindow.application import Application, Node, OperatorContext, PortHandle
 from rewindow.engine.group_cache import GroupCache
 from rewindow.sequences import names_of
+from rewindow.tuple_engine.chain_range import ForeignTuples
+from rewindow.tuple_engine.chains import units_of
 from rewindow.tuple_engine.emission_order import EmissionOrder
 from rewindow.tuple_engine.frames import EMITTED, pass_of
 from rewindow.tuple_engine.passes import Pass
 
 
-class Cycles:
-    """The passes of the cycles of a graph.
+class SharedPasses:
+    """The passes of the cycles and chains of a graph.
 
     Args:
         without_failing: returns the tuples of an input port that are not quarantined.
+        say: called with lines for people.
+
+    Attributes:
+        units: what is computed in one, each after what feeds it.
+        unseen: ports whose tuples are only in a pass.
     """
 
     def __init__(
         self,
         app: Application,
         without_failing: Callable[[Node, str, DataFrame], DataFrame],
+        say: Callable[[str], None],
     ) -> None:
         self._app = app
         self._without_failing = without_failing
+        self._say = say
         self.order = EmissionOrder(app.whole or app)
-        self.unseen = inside_cycles(app)
+        self.units = units_of(app)
+        self.unseen = inside_units(app, self.units)
         self._passes: dict[str, Pass] = {}
-        for unit in app.cycles():
-            one = Pass.of(unit, self.unseen, self.order.followed)
-            self._passes |= dict.fromkeys(names_of(unit), one)
+        for unit in self.units:
+            if len(unit) > 1 or unit[0].name in unit[0].sources:
+                one = Pass.of(unit, self.unseen, self.order.followed)
+                self._passes |= dict.fromkeys(names_of(unit), one)
 
     def of(self, node: Node) -> Pass | None:
-        """Returns the pass of the cycle that an operator is in."""
+        """Returns the pass that an operator shares with others."""
         return self._passes.get(node.name)
 
     def inputs_of(self, node: Node, frames: Mapping[PortHandle, DataFrame]) -> dict[str, DataFrame]:
-        """Returns what feeds an operator, by port; in a cycle what comes from outside.
+        """Returns what feeds an operator, by port; in a shared pass what comes from outside.
 
         Only ports that follow the order of emission get the column that has it.
         """
@@ -61,40 +72,53 @@ class Cycles:
 
     def run(
         self,
-        cycle: list[Node],
+        unit: list[Node],
         frames: Mapping[PortHandle, DataFrame],
         states: Mapping[str, DataFrame],
         context: OperatorContext,
         materialize: GroupCache,
     ) -> None:
-        """Computes the pass of a cycle; its operators then find there what they emit, and their
+        """Computes the pass of a unit; its operators then find there what they emit, and their
         states.
+
+        If an operator of a chain emits tuples of other keys, nothing of the pass is used. From
+        then on the operators of the chain have separate passes.
         """
-        one = self._passes[cycle[0].name]
+        one = self._passes[unit[0].name]
         inputs: dict[tuple[str, str], DataFrame] = {}
         own: dict[str, DataFrame] = {}
-        for node in cycle:
+        for node in unit:
             for port, frame in self.inputs_of(node, frames).items():
                 inputs[node.name, port] = frame
             if node.name in states:
                 own[node.name] = states[node.name]
         named = replace(context, operator=self._app.name)
         schemas = {part: columns.schema for part, columns in one.parts.items()}
-        materialize.run_together(
-            list(one.members),
-            schemas,
-            lambda sink: pass_of(one, inputs, own, context=named, sink=sink),
-            context=context,
-        )
+        try:
+            materialize.run_together(
+                list(one.members),
+                schemas,
+                lambda sink: pass_of(one, inputs, own, context=named, sink=sink),
+                context=context,
+            )
+        except ForeignTuples as foreign:
+            for name in one.members:
+                del self._passes[name]
+            self.unseen = {end for end in self.unseen if end.operator not in one.members}
+            *names, last = one.members
+            self._say(
+                f"{', '.join(names)} and {last} run apart: {foreign.operator} emits tuples of "
+                "other keys"
+            )
 
 
-def inside_cycles(app: Application) -> set[PortHandle]:
-    """Returns the ports that only operators of the same cycle read: their tuples are nowhere but in
+def inside_units(app: Application, units: Iterable[list[Node]]) -> set[PortHandle]:
+    """Returns the ports that only operators of the same unit read: their tuples are nowhere but in
     the pass (X40).
     """
     found: set[PortHandle] = set()
-    for cycle in app.cycles():
-        names = set(names_of(cycle))
+    for unit in units:
+        names = set(names_of(unit))
         inside: set[PortHandle] = set()
         outside = {output.source for output in app.staged().values()}
         for name, node in app.nodes.items():
