@@ -114,7 +114,7 @@ class GroupRunner:
         self._dropped = app.dropped()
         self._counted = ports_to_count(app)
         written = ports_to_write(app) | self._dropped | set(self._errors)
-        self._written = written - self._counted
+        self._materialised = written - self._counted - self._shared.unseen
 
     def compute(
         self,
@@ -373,10 +373,6 @@ class GroupRunner:
         for node in unit:
             found |= self._run_node(node, frames | found, states, context, *more)
         return found
-
-    @property
-    def _materialised(self) -> set[PortHandle]:
-        return self._written - self._shared.unseen
 
     def _run_node(
         self,

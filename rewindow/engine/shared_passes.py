@@ -104,7 +104,6 @@ class SharedPasses:
         except ForeignTuples as foreign:
             for name in one.members:
                 del self._passes[name]
-            self.unseen = {end for end in self.unseen if end.operator not in one.members}
             *names, last = one.members
             self._say(
                 f"{', '.join(names)} and {last} run apart: {foreign.operator} emits tuples of "
