@@ -120,10 +120,13 @@ class GroupCache:
             make,
             context.grid,
         )
+        name = "+".join(operators)
+        self.partitions[name] = self.partitions.pop(operators[0])
+        self.emitted[name] = self.emitted.pop(operators[0])
         for operator in operators:
             self._passes[operator] = {}
-        for name, frame in written.items():
-            operator, _, part = name.partition("/")
+        for place, frame in written.items():
+            operator, _, part = place.partition("/")
             self._passes[operator][part] = frame
 
     def files_of(self, operator: str, part: str, frame: DataFrame) -> Location | None:
@@ -153,7 +156,9 @@ class GroupCache:
         check_foreign(named)
         self.partitions[operator] = partitions_reported(named)
         named = [row for row in named if row["part"] in schemas]
-        self.emitted[operator] = sum(row["rows"] for row in named if row["part"] != STATE)
+        self.emitted[operator] = sum(
+            row["rows"] for row in named if row["part"].rpartition("/")[2] != STATE
+        )
         _check_files(tasks, named)
         found = {}
         for place, (part, schema) in enumerate(schemas.items()):

@@ -153,32 +153,7 @@ def pass_of(
         inputs: what feeds it from outside, by operator and port.
         states: those before the group, by operator.
     """
-    # All ports and states go through one pass of Python: tagged and with shared columns they are
-    # one frame, divided by key and sorted by window, port and offset. Each of its tasks then calls
-    # the operators of one or more key ranges.
-    session = next(iter(inputs.values())).sparkSession
-    division = Division(one, int(session.conf.get("spark.sql.shuffle.partitions", "1")))
-    parts = []
-    for place, columns in one.inputs.items():
-        if place in inputs:
-            has_offset = place[1] not in one.members[place[0]].unordered
-            partition = partial(division.of_input, place) if division.names_partitions else None
-            parts.append(
-                _tagged(
-                    inputs[place],
-                    columns,
-                    context,
-                    has_offset=has_offset,
-                    partition=partition,
-                )
-            )
-    for name, columns in one.loaded.items():
-        if name in states:
-            tagged = _tagged_state(states[name], columns, context)
-            if division.names_partitions:
-                tagged = tagged.withColumn(PARTITION, division.of_state())
-            parts.append(tagged)
-    placed = division.divide(parts)
+    placed = _divided(one, inputs, states, context)
     names = placed.columns
     # Only ports without an order bring a hash to sort by.
     ordered = placed.sortWithinPartitions(SORT_KEY, _ORDER, *{_HASH}.intersection(names))
@@ -217,6 +192,41 @@ def pass_of(
     return ordered.select(*sent).mapInArrow(
         run, spark_schema(one.made if sink is None else WRITTEN)
     )
+
+
+def _divided(
+    one: Pass,
+    inputs: Mapping[OperatorPort, DataFrame],
+    states: Mapping[str, DataFrame],
+    context: OperatorContext,
+) -> DataFrame:
+    """Returns the tagged rows of inputs and states, each in its partition."""
+    # All ports and states go through one pass of Python: tagged and with shared columns they are
+    # one frame, divided by key and sorted by window, port and offset. Each of its tasks then calls
+    # the operators of one or more key ranges.
+    session = next(iter(inputs.values())).sparkSession
+    division = Division(one, int(session.conf.get("spark.sql.shuffle.partitions", "1")))
+    parts = []
+    for place, columns in one.inputs.items():
+        if place in inputs:
+            has_offset = place[1] not in one.members[place[0]].unordered
+            partition = partial(division.of_input, place) if division.names_partitions else None
+            parts.append(
+                _tagged(
+                    inputs[place],
+                    columns,
+                    context,
+                    has_offset=has_offset,
+                    partition=partition,
+                )
+            )
+    for name, columns in one.loaded.items():
+        if name in states:
+            tagged = _tagged_state(states[name], columns, context)
+            if division.names_partitions:
+                tagged = tagged.withColumn(PARTITION, division.of_state())
+            parts.append(tagged)
+    return division.divide(parts)
 
 
 def _tagged(

@@ -70,8 +70,8 @@ def test_chain_has_the_results_and_states_of_separate_passes(
             given_rows |= dict.fromkeys(one.controls, controls)
             emitted, states = run.compute(context, given_rows, states)
             for place, rows in emitted.items():
-                port = found.setdefault(".".join(place), [])
-                port += [(row.window, *row.values) for row in rows]
+                of_port = found.setdefault(".".join(place), [])
+                of_port += [(row.window, *row.values) for row in rows]
         for port, rows in found.items():
             # Rows of a key have one order; those of several keys come range by range.
             for key in ("a", "b", "c", None):
