@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import sys
 
+from bench.chain import measure_chain
 from bench.generators import measure_generators
+from bench.partitions import measure_partitions
 from bench.replay import measure_commands, measure_engine
 from bench.report import write_report
 from bench.state import measure_state
@@ -22,7 +24,9 @@ def main() -> None:
     millions = int(sys.argv[1]) if len(sys.argv) > 1 else 10
     rows = [*measure_engine(millions * 1_000_000), *measure_state(), *measure_commands()]
     rows += [*measure_tuple_operators(millions * 500_000), measure_testing()]
+    rows += measure_partitions(millions * 500_000)
     rows.append(measure_generators(millions * 1_000_000))
+    rows.append(measure_chain(millions * 300_000))
     print(f"written to {write_report(rows, millions)}")
 
 

@@ -199,7 +199,7 @@ def test_error_in_a_chain_names_the_operator_among_those_of_its_class(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_chain_has_the_same_results_in_every_division(
     seed: int,
     attempt: Callable[..., Attempt],
@@ -217,7 +217,7 @@ def test_chain_has_the_same_results_in_every_division(
         key_ranges(chosen.choice([1, 2, 3, 5, 8]))
         how = {
             "mode": mode,
-            "group_windows": chosen.choice([1, 5, 7, 24]) if mode != "at_most_once" else 8,
+            "group_windows": chosen.choice([5, 7, 24]) if mode != "at_most_once" else 8,
             "inline_state_bytes": chosen.choice([0, 4_000_000]),
         }
         name = f"one{locality}"

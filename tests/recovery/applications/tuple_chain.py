@@ -124,7 +124,8 @@ def build() -> Application:
     strays = bool(os.environ.get("STRAYS"))
     close = app.add("closes", Closes(), events=events, **how)
     totals = app.add("totals", Totals(strays=strays), events=events, close=close, **how)
-    ranks = app.add("ranks", Folds(), rows=totals["out"], application_windows=3, **how)
+    thirds = {"application_windows": 3, "checkpoint_windows": 3}
+    ranks = app.add("ranks", Folds(), rows=totals["out"], **thirds, **how)
     windows = {"application_windows": 6, "slide_windows": 2, "checkpoint_windows": 2}
     tops = app.add("tops", Folds(fails=fails == "tops"), rows=ranks, **how)
     means = app.add("means", Slides(), rows=ranks, **windows, **how)
