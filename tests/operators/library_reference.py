@@ -69,10 +69,8 @@ def frequent(values: list[Any], sign: int) -> Any:
 
 
 def added(values: list[float]) -> float | None:
-    total = 0.0
-    for value in sorted(values):
-        total += value
-    return total if values else None
+    """Returns the exact sum, rounded once."""
+    return math.fsum(values) if values else None
 
 
 def mean(values: list[float]) -> float | None:

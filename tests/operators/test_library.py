@@ -4,6 +4,7 @@ properties.
 
 from __future__ import annotations
 
+import math
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -108,7 +109,58 @@ def test_aggregates_equal_the_reference_for_any_groups(
         for key, group in reference.by_values(members, ["key"]).items():
             values = [reference.aggregate(group, text) for text in CALLS]
             expected.append((window, *key, *values))
-    assert found["out"] == sorted(expected, key=repr)
+    assert rounded(found["out"]) == rounded(expected)
+
+
+@pytest.mark.jvm
+def test_sums_of_floats_are_exact_for_any_magnitude(spark: SparkSession) -> None:
+    # Rules: O114, O116
+    inf, nan = math.inf, math.nan
+    groups = [
+        [1e16, 1.0, -1e16],
+        [0.1] * 10,
+        [-1e300, 1e-300, 1e300, 3.0, None],
+        [5e-324, 5e-324, -5e-324],
+        [1.7e308, -1.7e308, 2.0**31, -(2.0**30), 2.0**-70],
+        [-0.0, -0.0],
+        [None, None],
+        [inf, 1.0, -1e300],
+        [-inf, -inf, 2.0],
+        [inf, -inf],
+        [nan, 1e300, inf],
+    ]
+    chosen = random.Random(1)
+    for _ in range(20):
+        groups.append(
+            [math.ldexp(chosen.random() - 0.5, chosen.randint(-60, 60)) for _ in range(9)]
+        )
+    values = [(7, place, value) for place, group in enumerate(groups) for value in group]
+    columns = pa.schema([("key", pa.int64()), ("price", pa.float64())])
+    calls = {"spent": "sum(price)", "mean": "avg(price)", "n": "count(price)", "u": "unique(price)"}
+    operator = Aggregate(columns=columns, aggregates=calls, by=("key",))
+    frame = spark.createDataFrame(values, "window_id bigint, key bigint, price double")
+    context = OperatorContext(Grid(1000), WindowRange(7, 7))
+    for partitions in (1, 3):
+        rows = {"rows": frame.repartition(partitions, "price")}
+        found = {row.key: row for row in operator.transform(rows, None, context).collect()}
+        for place, group in enumerate(groups):
+            numbers = [value for value in group if value is not None]
+            row = found[place]
+            assert row.n == len(numbers)
+            if not numbers:
+                assert (row.spent, row.mean) == (None, None)
+                continue
+            total = nan if {inf, -inf} <= {*numbers} else math.fsum(numbers)
+            assert row.spent == pytest.approx(total, rel=4e-16, abs=0, nan_ok=True), group
+            assert row.mean == pytest.approx(total / len(numbers), rel=4e-16, abs=0, nan_ok=True)
+
+
+def rounded(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Returns the rows with 12 digits of each number, in order."""
+    found = []
+    for row in rows:
+        found.append(tuple(float(f"{one:.12g}") if isinstance(one, float) else one for one in row))
+    return sorted(found, key=repr)
 
 
 @pytest.mark.jvm

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Self
 
 import pyarrow as pa
 from pydantic import Field, model_validator
@@ -15,8 +15,9 @@ from rewindow.errors import InputError
 from rewindow.operators.columns import WINDOW
 from rewindow.operators.event_time_windows.aggregates import aggregate_types
 from rewindow.operators.library.columns import ROWS, check_twice
+from rewindow.operators.library.exact_sums import ExactSum
 from rewindow.operators.library.spans import ORIGIN, SpanningOperator, first_result
-from rewindow.spark.columns import equal_or_null, named_columns
+from rewindow.spark.columns import aliased, equal_or_null, named_columns, renamed_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -51,15 +52,24 @@ class Call:
     share: float = 0.5
 
 
+class _Fold(NamedTuple):
+    """An aggregate of Spark, and the function that merges two of its results; None if they cannot
+    be merged.
+    """
+
+    value: Column
+    merge: Callable[[str], Column] | None = None
+
+
 class Aggregate(SpanningOperator):
     """Computes aggregates over the tuples of each window, for each value of the columns `by`.
 
     With `application_windows`, a result covers an application window. With `slide_windows` too, it
     covers a sliding window. It is emitted in the last window that it covers. A window without
     tuples has no result. In `by`, null is a value like any other. Aggregates ignore null, except
-    `first` and `last`. Floating-point numbers are added in ascending order, so that a sum does not
-    depend on the number of partitions. A task therefore needs memory for all numbers of a group;
-    use decimals if groups are large.
+    `first` and `last`. Sums of floating-point numbers are rounded only at the end, so that they do
+    not depend on the order of the tuples. If `unique`, `median`, `quantile`, or `avg` of decimals
+    is computed with such sums, the tuples are read twice.
 
     Attributes:
         aggregates: the aggregate of each output column, such as `sum(price)`. Functions: sum,
@@ -175,6 +185,7 @@ class Aggregate(SpanningOperator):
             )
         rows = self.spanned(inputs, state, context)
         groups = named_columns([WINDOW, *self.by])
+        folds: dict[str, _Fold] = {}
         results: list[Column] = []
         for number, call in enumerate(calls):
             if call.function in _FREQUENT:
@@ -182,8 +193,8 @@ class Aggregate(SpanningOperator):
                 [value] = named_columns([call.column])
                 alike = Window.partitionBy(*groups, value)
                 rows = rows.withColumn(f"_count_{number}", F.count(value).over(alike))
-            results += self._results(call, number)
-        found = rows.groupBy(*groups).agg(*results)
+            results += self._results(call, number, folds)
+        found = self._aggregated(rows, folds).select(*groups, *results)
         if self.emit_empty:
             # Only a window that ends an application window has a result.
             windows = context.frame(rows.sparkSession).withColumnRenamed(WINDOW, ORIGIN)
@@ -193,57 +204,121 @@ class Aggregate(SpanningOperator):
             found = joined.select(F.col(ORIGIN).alias(WINDOW), *counts)
         return self.with_partial(found, context)
 
-    def _results(self, call: Call, number: int) -> list[Column]:
+    def _aggregated(self, rows: DataFrame, folds: Mapping[str, _Fold]) -> DataFrame:
+        """Returns the folds of each group, and the exact sums of columns of floats."""
+        names = [WINDOW, *self.by]
+        sums = self._exact_sums()
+        if not sums:
+            return rows.groupBy(*named_columns(names)).agg(*_partials(folds))
+        merged = {name: fold for name, fold in folds.items() if fold.merge}
+        cut = rows
+        partials = _partials(merged)
+        totals: list[Column] = []
+        for name, fold in merged.items():
+            if fold.merge is not None:
+                totals.append(fold.merge(name).alias(name))
+        for one in sums.values():
+            cut = one.cut(cut)
+            partials += one.partials()
+            totals.append(one.total())
+        bins = [one.bin for one in sums.values()]
+        in_bins = cut.groupBy(*named_columns([*names, *bins])).agg(*partials)
+        found = in_bins.groupBy(*named_columns(names)).agg(*totals)
+        if len(merged) == len(folds):
+            return found
+        # The others need all tuples of a group at once.
+        whole = {name: fold for name, fold in folds.items() if not fold.merge}
+        others = rows.groupBy(*named_columns(names)).agg(*_partials(whole))
+        keys = {name: f"_group_{place}" for place, name in enumerate(names)}
+        others = others.select(*renamed_columns(keys), *named_columns(whole))
+        return found.join(others, equal_or_null(keys))
+
+    def _exact_sums(self) -> dict[str, ExactSum]:
+        """Returns the sums of columns with floating-point numbers, by column."""
+        found: dict[str, ExactSum] = {}
+        for call in self.calls():
+            if call.function not in ("sum", "avg") or call.column in found:
+                continue
+            if pa.types.is_floating(self.columns.field(call.column).type):
+                found[call.column] = ExactSum(call.column, len(found))
+        return found
+
+    def _results(self, call: Call, number: int, folds: dict[str, _Fold]) -> list[Column]:
+        """Adds the folds of an aggregate, and returns its output columns."""
         from pyspark.sql import functions as F
 
+        name = f"_fold_{number}"
         if call.column == "*":
-            return [F.count(F.lit(1)).alias(call.name)]
+            folds[name] = _Fold(F.count(F.lit(1)), F.sum)
+            return [F.col(name).alias(call.name)]
         [value] = named_columns([call.column])
         if call.function == "range":
             low, high = _range_names(call.name)
-            return [F.min(value).alias(low), F.max(value).alias(high)]
+            folds[f"{name}_min"] = _Fold(F.min(value), F.min)
+            folds[f"{name}_max"] = _Fold(F.max(value), F.max)
+            return [F.col(f"{name}_min").alias(low), F.col(f"{name}_max").alias(high)]
         if call.function in _ORDERED:
             # Structs compare field by field, so the smallest one belongs to the first tuple.
             order = F.struct(ORIGIN, *named_columns(self.order_by), value.alias("value"))
-            found = F.min(order) if call.function == "first" else F.max(order)
-            return [found.getField("value").alias(call.name)]
+            chosen = F.min if call.function == "first" else F.max
+            folds[name] = _Fold(chosen(order), chosen)
+            return [F.col(name).getField("value").alias(call.name)]
         if call.function in _FREQUENT:
             count = F.col(f"_count_{number}")
             count = -count if call.function == "most_frequent" else count
             ranked = F.struct(count.alias("count"), value.alias("value"))
             # The smallest count comes first, then the smallest value: ties are decided too.
-            chosen = F.min(F.when(value.isNotNull(), ranked))
-            return [chosen.getField("value").alias(call.name)]
-        if call.function in _NUMBERS:
-            return [F.percentile(value.cast("double"), call.share).alias(call.name)]
-        return [self._folded(call, value).alias(call.name)]
+            folds[name] = _Fold(F.min(F.when(value.isNotNull(), ranked)), F.min)
+            return [F.col(name).getField("value").alias(call.name)]
+        return [self._folded(call, value, name, folds).alias(call.name)]
 
-    def _folded(self, call: Call, value: Column) -> Column:
+    def _folded(
+        self,
+        call: Call,
+        value: Column,
+        name: str,
+        folds: dict[str, _Fold],
+    ) -> Column:
         from pyspark.sql import functions as F
 
         if call.function in ("sum", "avg"):
-            kind = self.columns.field(call.column).type
-            if call.function == "avg" and pa.types.is_decimal(kind):
-                # Spark adds decimals exactly, so its average does not depend on an order.
-                return F.avg(value)
-            total = F.sum(value)
-            if pa.types.is_floating(kind):
-                # A sum of floating-point numbers depends on their order, so they are sorted.
-                numbers = F.sort_array(F.collect_list(value.cast("double")))
-                added = F.aggregate(
-                    numbers,
-                    F.lit(0.0),
-                    lambda one, other: one + other,
-                )
-                total = F.when(F.count(value) > 0, added)
-            return total if call.function == "sum" else total.cast("double") / _nonzero(value)
-        functions = {
-            "count": F.count,
-            "unique": F.count_distinct,
-            "min": F.min,
-            "max": F.max,
-        }
-        return functions[call.function](value)
+            return self._added(call, value, name, folds)
+        if call.function in _NUMBERS:
+            folds[name] = _Fold(F.percentile(value.cast("double"), call.share))
+        elif call.function == "unique":
+            folds[name] = _Fold(F.count_distinct(value))
+        elif call.function == "count":
+            folds[name] = _Fold(F.count(value), F.sum)
+        else:
+            extreme = F.min if call.function == "min" else F.max
+            folds[name] = _Fold(extreme(value), extreme)
+        return F.col(name)
+
+    def _added(
+        self,
+        call: Call,
+        value: Column,
+        name: str,
+        folds: dict[str, _Fold],
+    ) -> Column:
+        """Returns a sum or an average, which do not depend on the order of the tuples."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.pandas.types import from_arrow_type
+
+        kind = self.columns.field(call.column).type
+        if call.function == "avg" and pa.types.is_decimal(kind):
+            folds[name] = _Fold(F.avg(value))
+            return F.col(name)
+        if pa.types.is_floating(kind):
+            name = self._exact_sums()[call.column].name
+        else:
+            # The sum of sums of decimals would have more digits.
+            total = from_arrow_type(self._kind(call))
+            folds[name] = _Fold(F.sum(value), lambda part: F.sum(part).cast(total))
+        if call.function == "sum":
+            return F.col(name)
+        folds[f"{name}_count"] = _Fold(F.count(value), F.sum)
+        return F.col(name).cast("double") / F.nullif(F.col(f"{name}_count"), F.lit(0))
 
     def _kind(self, call: Call) -> pa.DataType:
         if call.function == "unique":
@@ -270,7 +345,5 @@ def _range_names(name: str) -> list[str]:
     return [f"{name}_min", f"{name}_max"]
 
 
-def _nonzero(value: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.nullif(F.count(value), F.lit(0))
+def _partials(folds: Mapping[str, _Fold]) -> list[Column]:
+    return aliased({name: fold.value for name, fold in folds.items()})
