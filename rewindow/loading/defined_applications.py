@@ -12,12 +12,10 @@ import pyarrow as pa
 from rewindow.application import Application, FrameOperator, Node, PortHandle
 from rewindow.application.configuring import apply_to
 from rewindow.errors import InputError
-from rewindow.loading.library import library_operator
+from rewindow.loading.library import column_properties, library_operator
 from rewindow.settings.config import ApplicationConfig
 from rewindow.windows import parse_time
 
-COLUMNS = "columns"
-"""Property with the input columns of an operator, which follow from the graph."""
 _OPERATOR = "operator"
 _INPUTS = "inputs"
 
@@ -76,12 +74,11 @@ def derive_columns(app: Application) -> None:
     It also applies the overrides of these operators again, since the new columns may allow them.
     """
     for node in app.order():
-        if COLUMNS not in type(node.operator).model_fields:
+        columns = _fed_columns(app, type(node.operator), node.feeds)
+        given = node.operator.given_properties()
+        if all(columns[name] in (None, given[name]) for name in columns):
             continue
-        columns = _fed_columns(app, node.feeds)
-        if columns is None or columns == node.operator.given_properties()[COLUMNS]:
-            continue
-        node.operator.set_properties(columns=columns)
+        node.operator.set_properties(**columns)
         # An override may name a column that the operator did not have before.
         for one in app.given:
             if one.operator == node.name:
@@ -151,6 +148,12 @@ class _Draft:
             self.refuse(where, f"operator: {error.primary}. {error.hint}".rstrip("."))
             return None
         if feeds is None:
+            return None
+        open_ports = [
+            port for port in column_properties(kind).values() if port and port not in feeds
+        ]
+        if open_ports:
+            self.refuse(where, f"inputs.{open_ports[0]}: the port needs a stream")
             return None
         operator = self._operator(where, kind, values, feeds)
         if operator.wrong_properties():
@@ -231,10 +234,11 @@ class _Draft:
         feeds: Mapping[str, PortHandle],
     ) -> FrameOperator:
         properties = {key: value for key, value in values.items() if _is_property(kind, key)}
-        if COLUMNS in properties:
-            self.refuse(where, f"{COLUMNS}: they follow from the inputs: leave it out")
-        if COLUMNS in kind.model_fields:
-            properties[COLUMNS] = _fed_columns(self.app, feeds)
+        columns = _fed_columns(self.app, kind, feeds)
+        for name in columns:
+            if name in properties:
+                self.refuse(where, f"{name}: they follow from the inputs: leave it out")
+        properties |= columns
         operator = kind(**properties)
         for wrong in operator.wrong_properties():
             path = "" if wrong.path == "properties" else f"{wrong.path}: "
@@ -244,10 +248,22 @@ class _Draft:
         return operator
 
 
-def _fed_columns(app: Application, feeds: Mapping[str, PortHandle]) -> pa.Schema | None:
-    """Returns the columns of the stream at the first input port."""
-    port = app.port(next(iter(feeds.values())))
-    return None if port is None else port.schema
+def _fed_columns(
+    app: Application,
+    kind: type[FrameOperator],
+    feeds: Mapping[str, PortHandle],
+) -> dict[str, pa.Schema | None]:
+    """Returns the properties of an operator with the columns of its inputs; None where they are not
+    known.
+    """
+    properties = column_properties(kind)
+    first = next((port for port in feeds if port not in properties.values()), None)
+    found = {}
+    for name, port in properties.items():
+        handle = feeds.get(port or first or "")
+        source = None if handle is None else app.port(handle)
+        found[name] = None if source is None else source.schema
+    return found
 
 
 def _is_property(kind: type[FrameOperator], key: str) -> bool:

@@ -33,6 +33,13 @@ SALES = pa.schema(
     ]
 )
 """Columns of the streams `sales` and `returns`, which the examples read."""
+OTHERS = {
+    "Enrich": pa.schema([("shop", pa.string()), ("returned", pa.int64())]),
+    "Join": pa.schema([("number", pa.int64()), ("returned_at", _TIME)]),
+}
+"""Columns of the second input port in the examples."""
+COLUMNS = "columns"
+"""Property with the input columns of an operator, which follow from the graph."""
 _RULES = re.compile(r" \((?:docs/rules/[^)]*|[A-Z]\d+(?:(?:, | to )[A-Z]\d+)*)\)")
 _EXAMPLE = re.compile(r"\n*Example:")
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*\n(?:        .*\n)*)", re.MULTILINE)
@@ -67,6 +74,27 @@ operators.totals = { operator = "Aggregate", inputs = { rows = "sales" }, by = [
 aggregates = { sales = "count(*)", spent = "sum(price)", late = "quantile(price, 0.9)" }, \
 application_windows = 60 }
 outputs.totals = { source = "totals", key = ["shop"] }
+""",
+    "Deduplicate": """
+operators.first = { operator = "Deduplicate", inputs = { rows = "sales" }, key = ["number"], \
+event_at = "sold_at", reference = "2026-01-01", expire = "1 day", span = "1 hour" }
+outputs.first = { source = "first.unique", key = ["number"] }
+outputs.again = { source = "first.duplicate", key = ["number"] }
+""",
+    "Enrich": """
+operators.stock = { operator = "Select", inputs = { rows = "returns" }, \
+expressions = { returned = "number" }, keep = ["shop"] }
+operators.known = { operator = "Enrich", inputs = { rows = "sales", table = "stock" }, \
+on = ["shop"], order_by = ["returned"] }
+outputs.known = { source = "known", key = ["number"] }
+""",
+    "Join": """
+operators.back = { operator = "Select", inputs = { rows = "returns" }, keep = ["number"], \
+expressions = { returned_at = "sold_at" } }
+operators.both = { operator = "Join", inputs = { left = "sales", right = "back" }, \
+on = ["number"], expire = "30 days", order_by = ["number"], \
+event_at = { left = "sold_at", right = "returned_at" } }
+outputs.both = { source = "both", key = ["number"] }
 """,
     "Merge": """
 operators.both = { operator = "Merge", inputs = { left = "sales", right = "returns" }, \
@@ -173,7 +201,8 @@ def describe_operator(name: str) -> OperatorPage:
     """
     kind = library_operator(name)
     example = EXAMPLES[name].strip()
-    [section] = tomllib.loads(example)["operators"].values()
+    # The last operator of an example is the one that it is about.
+    *_, section = tomllib.loads(example)["operators"].values()
     operator = _example_operator(kind, section)
     # Ports depend on properties, so those of the example are shown.
     outputs = {port: type_texts(one.schema) for port, one in operator.output_ports().items()}
@@ -215,9 +244,20 @@ def _example_operator(kind: type[FrameOperator], section: Mapping[str, Any]) -> 
         key = field.alias or name
         if key in section:
             properties[key] = section[key]
-    if "columns" in kind.model_fields:
-        properties["columns"] = SALES
+    for name in column_properties(kind):
+        properties[name] = SALES if name == COLUMNS else OTHERS[kind.__name__]
     return kind(**properties)
+
+
+def column_properties(kind: type[FrameOperator]) -> dict[str, str | None]:
+    """Returns the properties with the columns of an input, by name: each has the name of its port,
+    such as `table_columns`; `columns` are those of the first other port, None.
+    """
+    found: dict[str, str | None] = {}
+    for name, field in kind.model_fields.items():
+        if field.annotation is pa.Schema:
+            found[name] = None if name == COLUMNS else name.removesuffix(f"_{COLUMNS}")
+    return found
 
 
 def _properties(kind: type[FrameOperator], attributes: str) -> list[PropertyLine]:
@@ -226,7 +266,7 @@ def _properties(kind: type[FrameOperator], attributes: str) -> list[PropertyLine
         about[name] = _plain(words)
     found = []
     for name, field in kind.model_fields.items():
-        if name == "columns":
+        if field.annotation is pa.Schema:
             continue
         default = None
         if not field.is_required():

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from rewindow.operators.generators.sensors import Sensors
     from rewindow.operators.heartbeat.operator import Heartbeat
     from rewindow.operators.library.aggregate import Aggregate
+    from rewindow.operators.library.deduplicate import Deduplicate
+    from rewindow.operators.library.join import Enrich, Join
     from rewindow.operators.library.select import Select
     from rewindow.operators.library.split import Sample, Split, Union
     from rewindow.operators.library.top import TopN
@@ -55,7 +57,9 @@ _MODULE_OF = {
     "CollectOperator": "tuples.output_operator",
     "ColumnFill": "filling.settings",
     "CountWindows": "event_time_windows.settings",
+    "Deduplicate": "library.deduplicate",
     "DelayOperator": "tuples.delay",
+    "Enrich": "library.join",
     "EventTime": "event_time.settings",
     "EventWindows": "event_time_windows.settings",
     "FillGaps": "filling.operator",
@@ -66,6 +70,7 @@ _MODULE_OF = {
     "GlobalWindow": "event_time_windows.settings",
     "Heartbeat": "heartbeat.operator",
     "InputOperator": "tuples.input_operator",
+    "Join": "library.join",
     "Lateness": "event_time.lateness",
     "Merge": "merge.operator",
     "Metronome": "metronome",
@@ -103,7 +108,9 @@ __all__ = [
     "CollectOperator",
     "ColumnFill",
     "CountWindows",
+    "Deduplicate",
     "DelayOperator",
+    "Enrich",
     "EventTime",
     "EventWindows",
     "FillGaps",
@@ -114,6 +121,7 @@ __all__ = [
     "GlobalWindow",
     "Heartbeat",
     "InputOperator",
+    "Join",
     "Lateness",
     "Merge",
     "Metronome",

@@ -135,6 +135,25 @@ def test_wrong_sections_are_named_with_their_key(
     assert "[applications.busiest." in caught.value.primary
 
 
+def test_second_input_port_needs_a_stream_and_has_the_columns_of_it(
+    settings: Callable[[str], Config],
+) -> None:
+    # Rules: O123
+    join = (
+        'operator = "Join", inputs = { left = "counts", right = "counts" }, on = ["shop", "sales"]'
+    )
+    old = 'operator = "TopN", inputs = { rows = "counts" }, by = ["sales"], top = 10'
+    operator = load_application(busiest(settings, old, join), "busiest").app.nodes["top"].operator
+    assert operator.input_ports()["right"].schema.names == ["shop", "sales"]
+    for wrong, message in (
+        (join.replace(', right = "counts"', ""), "inputs.right: the port needs a stream"),
+        (f"{join}, right_columns = 1", "right_columns: they follow from the inputs: leave it out"),
+    ):
+        with pytest.raises(InputError) as caught:
+            load_application(busiest(settings, old, wrong), "busiest")
+        assert message in caught.value.primary
+
+
 def test_unknown_key_and_port_read_by_two_outputs_are_violations(
     settings: Callable[[str], Config],
 ) -> None:

@@ -33,7 +33,10 @@ def test_operator_is_described_with_ports_and_properties() -> None:
     assert "columns" not in lines
 
 
-@pytest.mark.parametrize("name", ["Aggregate", "Sample", "Select", "Split", "TopN", "Union"])
+@pytest.mark.parametrize(
+    "name",
+    ["Aggregate", "Deduplicate", "Enrich", "Join", "Sample", "Select", "Split", "TopN", "Union"],
+)
 def test_every_property_of_a_frame_operator_is_described(name: str) -> None:
     for line in describe_operator(name).properties:
         assert line.about, f"{name}.{line.name}"

@@ -109,3 +109,87 @@ def aggregate(rows: list[Row], text: str) -> Any:
     if column == "*":
         return len(rows)
     return FUNCTIONS[text]([row[column] for row in ordered if row[column] is not None])
+
+
+def outcomes(rows: Iterable[Row], operator: Any, start: int, span: int, buckets: int) -> Mapping:
+    """Returns the tuples of each port of a Deduplicate, whose range starts at an instant."""
+    found = defaultdict(list)
+    origin, end = start, start + buckets * span
+    seen: dict[tuple, int] = {}
+    for row in in_order(rows):
+        at = row["at"]
+        key = tuple(row[name] for name in operator.key)
+        if at is None:
+            found["errors"].append(row)
+            continue
+        while at >= end:
+            start, end = start + span, end + span
+        if at < start:
+            found["expired"].append(row)
+            continue
+        if operator.null_keys == "apart" and None in key:
+            found["unique"].append(row)
+            continue
+        place = (*key, None if operator.whole_range else (at - origin) // span)
+        is_known = place in seen and seen[place] >= start
+        found["duplicate" if is_known else "unique"].append(row)
+        if not is_known:
+            seen[place] = at
+    return found
+
+
+def pairs_of_windows(left: Iterable[Row], right: Iterable[Row], equal_nulls: bool) -> list[tuple]:
+    """Returns the pairs of some windows with equal keys."""
+    found = []
+    for one in left:
+        for other in right:
+            if one["key"] == other["key"] and (equal_nulls or one["key"] is not None):
+                found.append((one, other))
+    return found
+
+
+def pairs_with_expiry(
+    left: Iterable[Row],
+    right: Iterable[Row],
+    expire: int,
+    primary: Iterable[str],
+    equal_nulls: bool,
+) -> list[tuple[int, Row, Row]]:
+    """Returns pairs as tuples come one by one, with the window of the later tuple."""
+    tagged = [(row, "left") for row in left] + [(row, "right") for row in right]
+    tagged.sort(key=lambda one: (one[0]["window_id"], one[1], one[0]["offset"]))
+    stores: dict[str, dict[Any, list[Row]]] = {"left": {}, "right": {}}
+    clock = -math.inf
+    found = []
+    for row, side in tagged:
+        if row["at"] is None:
+            continue
+        clock = max(clock, row["at"])
+        if row["at"] < clock - expire or (row["key"] is None and not equal_nulls):
+            continue
+        stored = stores[side].setdefault(row["key"], [])
+        if side in primary:
+            stored.clear()
+        stored.append(row)
+        for other in stores["right" if side == "left" else "left"].get(row["key"], []):
+            if other["at"] >= clock - expire:
+                pair = (row, other) if side == "left" else (other, row)
+                found.append((row["window_id"], *pair))
+    return found
+
+
+def in_order(rows: Iterable[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row["window_id"], row["offset"]))
+
+
+def enriched(rows: Iterable[Row], table: Iterable[Row], equal_nulls: bool) -> list[tuple]:
+    """Returns each tuple with the newest row of its key up to its window."""
+    found = []
+    for row in rows:
+        newest = None
+        for one in in_order(table):
+            is_equal = one["key"] == row["key"] and (equal_nulls or row["key"] is not None)
+            if is_equal and one["window_id"] <= row["window_id"]:
+                newest = one
+        found.append((row, newest))
+    return found

@@ -11,11 +11,11 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from rewindow.application import OperatorContext, OutputPort
-from rewindow.errors import InputError
 from rewindow.operators.columns import WINDOW
 from rewindow.operators.event_time_windows.aggregates import aggregate_types
 from rewindow.operators.library.columns import ROWS, check_twice
 from rewindow.operators.library.exact_sums import ExactSum
+from rewindow.operators.library.order import OFFSET, check_order
 from rewindow.operators.library.spans import ORIGIN, SpanningOperator, first_result
 from rewindow.spark.columns import aliased, equal_or_null, named_columns, renamed_columns
 
@@ -89,7 +89,7 @@ class Aggregate(SpanningOperator):
     aggregates: Annotated[dict[str, str], Field(min_length=1)]
     by: tuple[str, ...] = ()
     where: str | None = None
-    order_by: tuple[str, ...] = ("offset",)
+    order_by: tuple[str, ...] = (OFFSET,)
     emit_empty: bool = False
 
     @model_validator(mode="after")
@@ -177,12 +177,8 @@ class Aggregate(SpanningOperator):
 
         calls = self.calls()
         is_ordered = any(call.function in _ORDERED for call in calls)
-        if is_ordered and "offset" in self.order_by and ROWS in context.unordered:
-            raise InputError(
-                f"first and last of {context.operator} have no order: the offset of tuples that "
-                "are published or come from an operator names none",
-                hint="Set order_by to columns that order them.",
-            )
+        if is_ordered:
+            check_order(context, [ROWS], self.order_by, "first and last")
         rows = self.spanned(inputs, state, context)
         groups = named_columns([WINDOW, *self.by])
         folds: dict[str, _Fold] = {}

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
-from pydantic import field_serializer
+from pydantic import PlainSerializer
 
 from rewindow.application import FrameOperator, InputPort
 from rewindow.names import BOOKKEEPING, did_you_mean
@@ -41,6 +41,8 @@ _CHANGING = re.compile(
 )
 """Functions whose values differ from run to run, and window functions, which would see where a
 commit group ends."""
+Columns = Annotated[pa.Schema, PlainSerializer(type_texts)]
+"""Columns of an input, which follow from the graph."""
 
 
 class ColumnsOperator(FrameOperator):
@@ -50,11 +52,7 @@ class ColumnsOperator(FrameOperator):
     input port.
     """
 
-    columns: pa.Schema
-
-    @field_serializer("columns")
-    def _columns_as_text(self, columns: pa.Schema) -> dict[str, str]:
-        return type_texts(columns)
+    columns: Columns
 
     def input_ports(self) -> Mapping[str, InputPort]:
         """Returns the port `rows`."""
@@ -96,6 +94,17 @@ class ColumnsOperator(FrameOperator):
                 "of the tuples"
             )
         self.check_known(property_name, unknown)
+
+    def check_time(self, property_name: str, name: str) -> None:
+        """Rejects a column that is unknown or has no times.
+
+        Raises:
+            ValueError: the message names the property and the column.
+        """
+        self.check_known(property_name, [name])
+        kind = self.columns.field(name).type
+        if not pa.types.is_timestamp(kind):
+            raise ValueError(f'{property_name}: column "{name}" is {kind} and not a timestamp')
 
     def passed(self, frame: DataFrame) -> DataFrame:
         """Returns the window and the event columns of an input's tuples."""

@@ -1,0 +1,383 @@
+"""Join and Enrich: pairs of tuples of two streams with equal keys (E77, E78, O123, X25)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+import pyarrow as pa
+from pydantic import Field, model_validator
+
+from rewindow.application import InputPort, OperatorContext, OutputPort
+from rewindow.names import BOOKKEEPING
+from rewindow.operators.columns import WINDOW, to_us
+from rewindow.operators.library.columns import ROWS, Columns, ColumnsOperator, check_twice
+from rewindow.operators.library.order import (
+    OFFSET,
+    check_order,
+    no_nulls,
+    ordering,
+    with_running_max,
+)
+from rewindow.operators.library.spans import SpanningOperator
+from rewindow.sequences import names_of, not_named
+from rewindow.spark.columns import equal_or_null, named_columns, null_of, renamed_columns, union_all
+from rewindow.windows import parse_duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+LEFT: Literal["left"] = "left"
+RIGHT: Literal["right"] = "right"
+TABLE = "table"
+_IS_RIGHT = "_rw_is_right"
+_CLOCK = "_rw_clock_us"
+_AT = "_at_us"
+_NOW = "_now_us"
+_LAST = "_last_us"
+_PLACE = "_place"
+_UNTIL = "_until"
+
+
+class PairingOperator(ColumnsOperator):
+    """An operator with a second input port, whose columns are added to those of the first one.
+
+    `columns` are those of the first port.
+    """
+
+    on: Annotated[tuple[str, ...], Field(min_length=1)]
+    null_keys: Literal["apart", "equal"] = "apart"
+    order_by: tuple[str, ...] = (OFFSET,)
+
+    def other_columns(self) -> pa.Schema:
+        """Returns the columns of the second port."""
+        raise NotImplementedError
+
+    def check_keys(self) -> None:
+        """Rejects keys that are unknown or of different types, and columns that both ports have.
+
+        Raises:
+            ValueError: the message names the property and the column.
+        """
+        self.check_known("on", self.on)
+        for name in self.on:
+            kind = self.columns.field(name).type
+            if name not in self.other_columns().names:
+                raise ValueError(f'on: the second input has no column "{name}"')
+            other = self.other_columns().field(name).type
+            if other != kind:
+                raise ValueError(
+                    f'on: column "{name}" is {kind} in one input, {other} in the other'
+                )
+        check_twice("on", names_of([*self.event_columns(), *self.added_columns()]))
+
+    def added_columns(self) -> list[pa.Field]:
+        """Returns the columns of the second port that are added."""
+        return not_named(self.other_columns(), {*BOOKKEEPING, *self.on})
+
+    def rows_of(self, frame: DataFrame, columns: list[pa.Field]) -> DataFrame:
+        """Returns window, columns and order of an input's tuples."""
+        names = dict.fromkeys([WINDOW, *names_of(columns), *self.order_by])
+        return frame.select(*named_columns(name for name in names if name in frame.columns))
+
+    def keys(self) -> list[pa.Field]:
+        """Returns the columns of the key."""
+        return [self.columns.field(name) for name in self.on]
+
+
+class Join(PairingOperator, SpanningOperator):
+    """Pairs tuples of the ports `left` and `right` that are equal in the columns `on` (E77, E78,
+    O123).
+
+    Without `expire`, the pairs are those of each window, or with `application_windows` those of
+    each application window, in its last window. With `expire`, each tuple is paired with earlier
+    ones of the other port, in its own window. A tuple expires when an event time of either port is
+    more than `expire` later. One that arrives expired, or without event time, has no pairs. In a
+    window, tuples of `left` come before those of `right`. The state contains the tuples that can
+    still have pairs. The output has the columns of `left`, then those of `right` without the key.
+    Rename others that have the same name with a `Select`.
+
+    Attributes:
+        on: columns of the key, with the same names and types in both inputs.
+        expire: how long tuples can have pairs in event time, such as "1 hour".
+        event_at: with `expire`, the column with the event time of each port.
+        primary: with `expire`, the ports ("left", "right") of which each key has only its newest
+            tuple.
+        null_keys: "apart": null in a key equals nothing; "equal": null equals null.
+        order_by: columns of both inputs that order the tuples of a window, for `expire`. By default
+            the order of the recording.
+        mark_partial: without `expire`, whether the column `_rw_partial` marks results of
+            application windows in which windows are missing.
+    """
+
+    right_columns: Columns
+    expire: Any = None
+    event_at: dict[Literal["left", "right"], str] = Field(default_factory=dict)
+    primary: tuple[Literal["left", "right"], ...] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        self.check_keys()
+        if self.expire is None:
+            if self.event_at or self.primary:
+                raise ValueError("expire: event_at and primary need it")
+            return self
+        if parse_duration(self.expire) <= 0:
+            raise ValueError("expire: it must be more than 0")
+        if self.mark_partial:
+            raise ValueError("mark_partial: with expire there are no application windows")
+        for side, columns in self._sides().items():
+            name = self.event_at.get(side)  # type: ignore[call-overload]
+            if name not in columns.names:
+                raise ValueError(f'event_at.{side}: "{name}" is not a column of this input')
+            if not pa.types.is_timestamp(columns.field(name).type):
+                raise ValueError(f'event_at.{side}: column "{name}" has no timestamps')
+        return self
+
+    def _sides(self) -> dict[str, pa.Schema]:
+        return {LEFT: self.event_columns(), RIGHT: pa.schema([*self.keys(), *self.added_columns()])}
+
+    def other_columns(self) -> pa.Schema:
+        """Returns the columns of the port `right`."""
+        return self.right_columns
+
+    def input_ports(self) -> Mapping[str, InputPort]:
+        """Returns the ports `left` and `right`."""
+        return {side: InputPort(columns) for side, columns in self._sides().items()}
+
+    def output_ports(self) -> Mapping[str, OutputPort]:
+        """Returns the port `out`."""
+        columns = [*self.event_columns(), *self.added_columns(), *self.partial_fields()]
+        return {"out": OutputPort(pa.schema(columns))}
+
+    def kept_columns(self) -> pa.Schema:
+        """Returns the columns of both inputs."""
+        clock = [] if self.expire is None else [pa.field(_CLOCK, pa.int64())]
+        side = pa.field(_IS_RIGHT, pa.bool_())
+        return pa.schema([side, *clock, *self.event_columns(), *self.added_columns()])
+
+    def state_columns(self) -> pa.Schema | None:
+        """Returns the columns of the tuples in the state; with `expire`, one row has the largest
+        event time and no side.
+        """
+        if self.expire is None:
+            return super().state_columns()
+        return pa.schema([(WINDOW, pa.int64()), *self.kept_columns()])
+
+    def transform(
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
+    ) -> DataFrame:
+        """Returns the pairs."""
+        from pyspark.sql import functions as F
+
+        results = [WINDOW, *names_of([*self.event_columns(), *self.added_columns()])]
+        if self.expire is None:
+            rows = self.spanned(inputs, state, context).where(no_nulls(self.on, self.null_keys))
+            pairs = self._paired(rows, [WINDOW], [])
+            return self.with_partial(pairs.select(*named_columns(results)), context)
+        check_order(context, [LEFT, RIGHT], self.order_by, "pairs")
+        stored, _ = self._stored(inputs, state)
+        pairs = self._paired(stored, [], [WINDOW, _PLACE, _AT, _NOW, _UNTIL])
+        expire = parse_duration(self.expire)
+        met = _is_met("", "_right", expire) | _is_met("_right", "", expire)
+        window = F.greatest(WINDOW, f"{WINDOW}_right")
+        pairs = pairs.where(met).withColumn(WINDOW, window)
+        return pairs.where(F.col(WINDOW) >= context.first).select(*named_columns(results))
+
+    def next_state(
+        self,
+        inputs: Mapping[str, DataFrame],
+        outputs: Mapping[str, DataFrame],
+        state: DataFrame,
+        context: OperatorContext,
+    ) -> DataFrame:
+        """Returns the tuples that can still have pairs."""
+        from pyspark.sql import functions as F
+
+        if self.expire is None:
+            return super().next_state(inputs, outputs, state, context)
+        stored, clock = self._stored(inputs, state)
+        columns = named_columns([WINDOW, *self.kept_columns().names])
+        kept = stored.crossJoin(F.broadcast(clock.withColumnRenamed(_CLOCK, _LAST)))
+        is_current = F.col(_AT) >= F.col(_LAST) - parse_duration(self.expire)
+        kept = kept.where(is_current & F.col(_UNTIL).isNull()).select(*columns)
+        clock = clock.withColumn(WINDOW, F.lit(context.last))
+        return kept.unionByName(clock, allowMissingColumns=True)
+
+    def _rows(self, inputs: Mapping[str, DataFrame], state: DataFrame | None) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        frames = []
+        for side, columns in self._sides().items():
+            rows = self.rows_of(inputs[side], list(columns))
+            frames.append(rows.withColumn(_IS_RIGHT, F.lit(side == RIGHT)))
+        rows = union_all(frames, allow_missing=True)
+        names = [WINDOW, *self.kept_columns().names]
+        if self.expire is not None:
+            rows = rows.withColumn(_CLOCK, null_of("bigint"))
+            names += [name for name in self.order_by if name in rows.columns]
+        rows = rows.select(*named_columns(dict.fromkeys(names)))
+        return rows if state is None else union_all([rows, state], allow_missing=True)
+
+    def _stored(
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+    ) -> tuple[DataFrame, DataFrame]:
+        """Returns the tuples that are not expired when they come, and the largest event time."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        rows = self._rows(inputs, state)
+        is_right = F.col(_IS_RIGHT)
+        at = F.when(is_right, to_us(rows, self.event_at[RIGHT]))
+        at = at.when(~is_right, to_us(rows, self.event_at[LEFT])).otherwise(F.col(_CLOCK))
+        columns = [*self.event_columns(), *self.added_columns()]
+        order = [is_right, *ordering(columns, self.order_by)]
+        rows = with_running_max(rows.withColumn(_AT, at), _AT, _NOW, order)
+        clock = rows.agg(F.max(_AT).alias(_CLOCK))
+        known = is_right.isNotNull() & no_nulls(self.on, self.null_keys)
+        stored = rows.where(known & (F.col(_AT) >= F.col(_NOW) - parse_duration(self.expire)))
+        keys = named_columns(self.on)
+        by_key = Window.partitionBy(*keys).orderBy(WINDOW, *order)
+        stored = stored.withColumn(_PLACE, F.row_number().over(by_key))
+        by_side = Window.partitionBy(*keys, is_right).orderBy(_PLACE)
+        is_primary = F.lit(False)
+        for side in self.primary:
+            is_primary |= is_right == F.lit(side == RIGHT)
+        newer = F.when(is_primary, F.lead(_PLACE).over(by_side))
+        return stored.withColumn(_UNTIL, newer), clock
+
+    def _paired(self, rows: DataFrame, equal: list[str], both: list[str]) -> DataFrame:
+        """Returns the pairs of tuples with equal keys; columns `both` are of either side, those of
+        the right end with `_right`.
+        """
+        from pyspark.sql import functions as F
+
+        added = names_of(self.added_columns())
+        left = rows.where(~F.col(_IS_RIGHT)).drop(*added)
+        names = {name: f"{name}_right" for name in [*equal, *self.on, *both]}
+        columns = [*renamed_columns(names), *named_columns(added)]
+        right = rows.where(_IS_RIGHT).select(*columns)
+        keys = {name: names[name] for name in [*equal, *self.on]}
+        if self.null_keys == "apart":
+            # Spark can hash keys that are compared by "=".
+            conditions = [F.col(one) == F.col(other) for one, other in keys.items()]
+        else:
+            conditions = equal_or_null(keys)
+        return left.join(right, conditions)
+
+
+def _is_met(earlier: str, later: str, expire_us: int) -> Column:
+    """Returns whether the tuple of one side was neither expired nor replaced when that of the other
+    came. The sides are given by the ends of their columns.
+    """
+    from pyspark.sql import functions as F
+
+    place = F.col(_PLACE + later)
+    until = F.col(_UNTIL + earlier)
+    is_current = F.col(_AT + earlier) >= F.col(_NOW + later) - expire_us
+    return (F.col(_PLACE + earlier) < place) & is_current & (until.isNull() | (until > place))
+
+
+class Enrich(PairingOperator):
+    """Adds to each tuple the columns of the newest row of the port `table` with the same key, up to
+    the end of its window; null where there is none.
+
+    A table is a stream of changes: each tuple is the new row of its key. It is recorded or
+    published like any stream, so that a replay finds the same rows again. The state contains the
+    newest row of each key.
+
+    Attributes:
+        on: columns of the key, with the same names and types in both inputs.
+        null_keys: "apart": null in a key equals nothing; "equal": null equals null.
+        order_by: columns that order the rows of the table in a window. By default the order of the
+            recording.
+    """
+
+    table_columns: Columns
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        self.check_keys()
+        return self
+
+    def other_columns(self) -> pa.Schema:
+        """Returns the columns of the port `table`."""
+        return self.table_columns
+
+    def input_ports(self) -> Mapping[str, InputPort]:
+        """Returns the ports `rows` and `table`."""
+        table = InputPort(pa.schema(self._table_fields()))
+        return {ROWS: InputPort(self.event_columns()), TABLE: table}
+
+    def output_ports(self) -> Mapping[str, OutputPort]:
+        """Returns the port `out`."""
+        return {"out": OutputPort(pa.schema([*self.event_columns(), *self.added_columns()]))}
+
+    def state_columns(self) -> pa.Schema:
+        """Returns the columns of the newest row of each key, with its window."""
+        return pa.schema([(WINDOW, pa.int64()), *self._table_fields()])
+
+    def transform(
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
+    ) -> DataFrame:
+        """Returns the tuples with the columns of the table."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        assert state is not None, "it has state columns"
+        newest = self._newest(inputs, state, context, [WINDOW, *self.on])
+        added = named_columns(names_of(self.added_columns()))
+        newest = newest.select(WINDOW, *named_columns(self.on), F.struct(*added).alias("_row"))
+        rows = self.passed(inputs[ROWS])
+        both = union_all([rows.withColumn("_is_tuple", F.lit(True)), newest], allow_missing=True)
+        by_key = Window.partitionBy(*named_columns(self.on))
+        # The rows of the table come first in their window, because false and null sort before true.
+        so_far = by_key.orderBy(WINDOW, F.col("_is_tuple").asc_nulls_first())
+        found = F.last("_row", ignorenulls=True).over(so_far)
+        found = F.when(no_nulls(self.on, self.null_keys), found)
+        both = both.withColumn("_row", found).where("_is_tuple")
+        columns = named_columns([WINDOW, *names_of(self.event_columns())])
+        for field in self.added_columns():
+            columns.append(F.col("_row").getField(field.name).alias(field.name))
+        return both.select(*columns)
+
+    def next_state(
+        self,
+        inputs: Mapping[str, DataFrame],
+        outputs: Mapping[str, DataFrame],
+        state: DataFrame,
+        context: OperatorContext,
+    ) -> DataFrame:
+        """Returns the newest row of each key."""
+        newest = self._newest(inputs, state, context, self.on)
+        return newest.select(*named_columns(self.state_columns().names))
+
+    def _newest(
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame,
+        context: OperatorContext,
+        by: tuple[str, ...] | list[str],
+    ) -> DataFrame:
+        """Returns the last row of the table for each value of some columns."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        check_order(context, [TABLE], self.order_by, "rows of the table")
+        table = self.rows_of(inputs[TABLE], self._table_fields())
+        rows = union_all([table, state], allow_missing=True)
+        order = [F.col(WINDOW), *ordering(self._table_fields(), self.order_by)]
+        descending = [column.desc() for column in order]
+        newest = Window.partitionBy(*named_columns(by)).orderBy(*descending)
+        return rows.withColumn(_PLACE, F.row_number().over(newest)).where(F.col(_PLACE) == 1)
+
+    def _table_fields(self) -> list[pa.Field]:
+        return [*self.keys(), *self.added_columns()]

@@ -1,0 +1,77 @@
+"""The order of tuples in library operators where it decides results (E76, X43): by window, then by
+the columns `order_by`; tuples that are equal in these are ordered by all their columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rewindow.application import OperatorContext
+from rewindow.errors import InputError
+from rewindow.operators.columns import WINDOW
+from rewindow.spark.columns import named_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+OFFSET = "offset"
+"""The place of a recorded tuple in its window."""
+
+
+def check_order(
+    context: OperatorContext,
+    ports: Iterable[str],
+    order_by: Iterable[str],
+    results: str,
+) -> None:
+    """Rejects an order by offsets on a port where they do not name one (X43, X51).
+
+    Raises:
+        InputError: the message names the operator and `results`, which depend on the order.
+    """
+    if OFFSET in order_by and not context.unordered.isdisjoint(ports):
+        raise InputError(
+            f"{results} of {context.operator} have no order: the offset of tuples that are "
+            "published or come from an operator names none",
+            hint="Set order_by to columns that order them.",
+        )
+
+
+def ordering(columns: Iterable[pa.Field], order_by: Iterable[str]) -> list[Column]:
+    """Returns what the tuples of a window are ordered by; maps have no order."""
+    names = [*order_by]
+    for field in columns:
+        if not pa.types.is_map(field.type):
+            names.append(field.name)
+    return named_columns(dict.fromkeys(names))
+
+
+def with_running_max(rows: DataFrame, of: str, name: str, order: Iterable[Column]) -> DataFrame:
+    """Returns the tuples with the largest value of a column so far, their own included."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    # Tuples are sorted window by window, so that windows can be sorted in parallel.
+    so_far = Window.orderBy(WINDOW).rowsBetween(Window.unboundedPreceding, -1)
+    peaks = rows.groupBy(WINDOW).agg(F.max(of).alias("_peak"))
+    before = peaks.select(WINDOW, F.max("_peak").over(so_far).alias("_before"))
+    inside = Window.partitionBy(WINDOW).orderBy(*order)
+    inside = inside.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    largest = F.greatest("_before", F.max(of).over(inside))
+    return rows.join(F.broadcast(before), WINDOW).withColumn(name, largest).drop("_before")
+
+
+def no_nulls(names: Iterable[str], null_keys: str) -> Column:
+    """Returns whether a key equals others: with `null_keys="equal"` always, otherwise without null
+    (E78, X25).
+    """
+    from pyspark.sql import functions as F
+
+    known = F.lit(True)
+    if null_keys == "apart":
+        for column in named_columns(names):
+            known &= column.isNotNull()
+    return known
