@@ -190,7 +190,7 @@ def test_top_tuples_equal_the_reference_for_any_groups(
 
 
 @pytest.mark.jvm
-def test_range_where_and_counts_of_empty_windows(spark: SparkSession) -> None:
+def test_range_where_reduce_and_counts_of_empty_windows(spark: SparkSession) -> None:
     # Rules: O115, O129
     rows = make_rows(3)
     operator = Aggregate(
@@ -203,6 +203,19 @@ def test_range_where_and_counts_of_empty_windows(spark: SparkSession) -> None:
         expected.append((window, len(chosen)))
     assert found == sorted(expected, key=repr) and 0 in [count for _, count in found]
     operator = Aggregate(columns=COLUMNS, aggregates={"number": "range(number)"})
+    # Rules: O122
+    reducing = Aggregate(
+        columns=COLUMNS,
+        aggregates={"product": "reduce(number)", "spent": "sum(price)"},
+        reduce={"product": "one * other"},
+        by=("key",),
+    )
+    products = []
+    for (window, key), some in reference.by_values(rows, ["window_id", "key"]).items():
+        numbers = [row["number"] for row in some if row["number"]]
+        products.append((window, key, math.prod(numbers) if numbers else None))
+    reduced = run(spark, reducing, rows, [5, 7])["out"]
+    assert [row[:3] for row in reduced] == sorted(products, key=repr)
     for window, low, high in run(spark, operator, rows)["out"]:
         numbers = [row["number"] for row in rows if row["window_id"] == window and row["number"]]
         assert (low, high) == (min(numbers), max(numbers))
@@ -299,6 +312,16 @@ def test_results_do_not_depend_on_the_partitions_of_spark(spark: SparkSession) -
         (
             Aggregate(columns=COLUMNS, aggregates={"n": "count(*)"}, by=("key",), emit_empty=True),
             "emit_empty",
+        ),
+        (
+            Aggregate(columns=COLUMNS, aggregates={"p": "reduce(price)"}),
+            "reduce: each aggregate reduce, and no other, needs an expression",
+        ),
+        (
+            Aggregate(
+                columns=COLUMNS, aggregates={"p": "reduce(price)"}, reduce={"p": "one + price"}
+            ),
+            'reduce.p: "price" is not one or other',
         ),
         (Select(columns=COLUMNS, where="nummer > 1"), 'where: the input has no column "nummer"'),
         (Select(columns=COLUMNS, where="rand() < 0.5"), '"rand" is not the same in every replay'),

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from rewindow.application import OperatorContext, OutputPort
+from rewindow.names import quoted_column
 from rewindow.operators.columns import WINDOW
 from rewindow.operators.event_time_windows.aggregates import aggregate_types
 from rewindow.operators.library.columns import ROWS, check_twice
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _CALL = re.compile(r"(\w+)\(\s*(\*|[^,()]+?)\s*(?:,\s*(-?[\d.]+)\s*)?\)")
-_SAME_TYPE = ("first", "last", "most_frequent", "least_frequent")
+_SAME_TYPE = ("first", "last", "most_frequent", "least_frequent", "reduce", "range")
 _FREQUENT = ("most_frequent", "least_frequent")
 _ORDERED = ("first", "last")
 _COUNTS = ("count", "unique")
@@ -33,7 +34,9 @@ FUNCTIONS = (
     *_ORDERED,
     *_NUMBERS,
     *_FREQUENT,
+    "reduce",
 )
+_ARGUMENTS = ("one", "other")
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,11 @@ class Aggregate(SpanningOperator):
     Attributes:
         aggregates: the aggregate of each output column, such as `sum(price)`. Functions: sum,
             count, avg, unique, min, max, range (two columns, NAME_min and NAME_max), first, last,
-            median, quantile(x, 0.9), most_frequent and least_frequent. `count(*)` counts tuples. If
-            values are equally frequent, the smallest one is the result.
+            median, quantile(x, 0.9), most_frequent, least_frequent and reduce. `count(*)` counts
+            tuples. If values are equally frequent, the smallest one is the result.
+        reduce: SQL expression over `one` and `other`, such as "one * other", by which an aggregate
+            `reduce` of this name combines two values. It must be associative and commutative. A
+            task needs memory for all values of a group.
         by: columns to group by.
         where: SQL condition over the columns of the input; other tuples are left out.
         order_by: columns that order the tuples of a window for first and last. Among equal tuples,
@@ -87,6 +93,7 @@ class Aggregate(SpanningOperator):
     """
 
     aggregates: Annotated[dict[str, str], Field(min_length=1)]
+    reduce: dict[str, str] = Field(default_factory=dict)
     by: tuple[str, ...] = ()
     where: str | None = None
     order_by: tuple[str, ...] = (OFFSET,)
@@ -98,6 +105,11 @@ class Aggregate(SpanningOperator):
         if self.where is not None:
             self.check_sql("where", self.where)
         calls = self.calls()
+        reduced = [call.name for call in calls if call.function == "reduce"]
+        if sorted(reduced) != sorted(self.reduce):
+            raise ValueError("reduce: each aggregate reduce, and no other, needs an expression")
+        for name in reduced:
+            self.check_sql(f"reduce.{name}", self.reduce[name], _ARGUMENTS)
         check_twice("aggregates", self.output_ports()["out"].schema.names)
         if any(call.function in _ORDERED for call in calls):
             for name in self.order_by:
@@ -283,12 +295,24 @@ class Aggregate(SpanningOperator):
             folds[name] = _Fold(F.percentile(value.cast("double"), call.share))
         elif call.function == "unique":
             folds[name] = _Fold(F.count_distinct(value))
+        elif call.function == "reduce":
+            folds[name] = _Fold(self._reduced(call))
         elif call.function == "count":
             folds[name] = _Fold(F.count(value), F.sum)
         else:
             extreme = F.min if call.function == "min" else F.max
             folds[name] = _Fold(extreme(value), extreme)
         return F.col(name)
+
+    def _reduced(self, call: Call) -> Column:
+        """Returns the reduction of the values in ascending order (O122)."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.pandas.types import from_arrow_type
+
+        kind = from_arrow_type(self._kind(call)).simpleString()
+        values = f"sort_array(collect_list({quoted_column(call.column)}))"
+        combined = f"if(one is null, other, cast({self.reduce[call.name]} as {kind}))"
+        return F.expr(f"aggregate({values}, cast(null as {kind}), (one, other) -> {combined})")
 
     def _added(
         self,
@@ -322,7 +346,7 @@ class Aggregate(SpanningOperator):
         if call.function in _NUMBERS:
             aggregate_types(f"sum({call.column})", self.columns)
             return pa.float64()
-        if call.function in _SAME_TYPE or call.function == "range":
+        if call.function in _SAME_TYPE:
             return self.columns.field(call.column).type
         try:
             return aggregate_types(f"{call.function}({call.column})", self.columns)[0]

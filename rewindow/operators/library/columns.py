@@ -78,21 +78,26 @@ class ColumnsOperator(FrameOperator):
                     f"{did_you_mean(name, known)}It has: {', '.join(known)}"
                 )
 
-    def check_sql(self, property_name: str, sql: str) -> None:
+    def check_sql(self, property_name: str, sql: str, known: Iterable[str] = ()) -> None:
         """Rejects SQL that names unknown columns, or whose value changes from run to run.
+
+        Args:
+            known: the names that it may contain; by default the columns of the input.
 
         Raises:
             ValueError: the SQL is wrong; the message names the property and the error.
         """
         if not sql.strip():
             raise ValueError(f"{property_name}: the expression is empty")
-        known = {name.lower() for name in names_of(self.event_columns())}
-        changing, unknown = _doubtful(sql, known)
+        names = known or names_of(self.event_columns())
+        changing, unknown = _doubtful(sql, {name.lower() for name in names})
         if changing:
             raise ValueError(
                 f'{property_name}: "{changing[0]}" is not the same in every replay: take columns '
                 "of the tuples"
             )
+        if known and unknown:
+            raise ValueError(f'{property_name}: "{unknown[0]}" is not {" or ".join(known)}')
         self.check_known(property_name, unknown)
 
     def check_time(self, property_name: str, name: str) -> None:
