@@ -1,5 +1,5 @@
 """Deduplicate: parts tuples into unique, duplicate and expired ones by event time (E71 to E76,
-E78).
+E78, X39).
 """
 
 from __future__ import annotations
