@@ -10,7 +10,6 @@ computes the operators apart.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -49,7 +48,7 @@ class ForeignTuples(Exception):
 
     def rows(self) -> pa.RecordBatch:
         """Returns what a task reports in place of the files that it has written."""
-        row = {"part": _PART, "file": json.dumps(self.operator)}
+        row = {"part": _PART, "file": self.operator}
         return pa.RecordBatch.from_pylist([row], schema=WRITTEN)
 
 
@@ -61,11 +60,11 @@ def check_foreign(rows: Iterable[Mapping[str, Any]]) -> None:
     """
     for row in rows:
         if row["part"] == _PART:
-            raise ForeignTuples(json.loads(row["file"]))
+            raise ForeignTuples(row["file"])
 
 
 def raised_by(operator: str) -> str:
-    """Returns the note on an error that tells in which operator of a chain it was raised."""
+    """Returns the note on an error that names the operator of a chain that raised it."""
     return f'raised by operator "{operator}" of a chain'
 
 
@@ -141,27 +140,15 @@ class ChainRange:
             if (name, port) not in self._unseen:
                 yield self._fused.outputs[name, port].placed(batch, self._fused.made)
             for reader, to in self._readers.get((name, port), ()):
-                rows = self._received((name, port), (reader, to), batch)
+                if (batch[SORT_KEY].to_numpy() & FOREIGN).any():
+                    raise ForeignTuples(name)
+                wanted = self._shapes[reader].inputs[to]
+                rows = self._shapes[name].outputs[port].renamed(batch, wanted)
                 # An operator that emits many tuples for each would otherwise make batches that
                 # grow from operator to operator.
                 for begin in range(0, rows.num_rows, BATCH):
                     part = rows.slice(begin, BATCH)
                     yield from self._handed_on(reader, self._ranges[reader].push(part))
-
-    def _received(
-        self,
-        writer: OperatorPort,
-        reader: OperatorPort,
-        batch: pa.RecordBatch,
-    ) -> pa.RecordBatch:
-        if (batch[SORT_KEY].to_numpy() & FOREIGN).any():
-            raise ForeignTuples(writer[0])
-        wanted = self._shapes[reader[0]].inputs[reader[1]]
-        rows = self._shapes[writer[0]].outputs[writer[1]].renamed(batch, wanted)
-        return pa.RecordBatch.from_arrays(
-            [wanted.places(batch), *rows.columns],
-            names=[SORT_KEY, *wanted.names],
-        )
 
 
 def _with_name(name: str, made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

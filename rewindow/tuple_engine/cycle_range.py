@@ -173,7 +173,8 @@ class CycleRange:
         for (reader, to), end in self._inner.items():
             if end != (name, port):
                 continue
-            rows = columns.renamed(batch, self._shapes[reader].inputs[to])
+            wanted = self._shapes[reader].inputs[to]
+            rows = columns.renamed(batch, wanted).select(wanted.names)
             self._check_keys(reader, to, rows, f"{name}.{port}")
             self._given.setdefault((reader, to), []).append(rows)
 

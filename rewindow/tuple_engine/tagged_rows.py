@@ -86,12 +86,15 @@ class Columns:
         return pa.schema(list(zip(self.names, types, strict=True)))
 
     def renamed(self, batch: pa.RecordBatch, reader: Columns) -> pa.RecordBatch:
-        """Returns rows of this port with the columns of a port that reads it."""
+        """Returns rows of this port with the places and columns of a port that reads it."""
         # Emitted rows are renamed, not copied: only the names of columns in the tagged rows differ
         # between the port that emits and the one that receives.
         given = dict(zip(self.schema.names, self.names, strict=True))
         names = list(map(given.__getitem__, reader.schema.names))
-        return batch.select(names).rename_columns(reader.names) if names else batch.select([])
+        return pa.RecordBatch.from_arrays(
+            [reader.places(batch), *batch.select(names).columns],
+            names=[SORT_KEY, *reader.names],
+        )
 
     def placed(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Returns rows that an operator has made, with this tag and the columns of a whole pass."""
