@@ -24,7 +24,7 @@ class SharedPasses:
 
     Args:
         without_failing: returns the tuples of an input port that are not quarantined.
-        say: called with lines for people.
+        report: receives progress messages.
 
     Attributes:
         units: what is computed in one, each after what feeds it.
@@ -35,11 +35,11 @@ class SharedPasses:
         self,
         app: Application,
         without_failing: Callable[[Node, str, DataFrame], DataFrame],
-        say: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self._app = app
         self._without_failing = without_failing
-        self._say = say
+        self._report = report
         self.order = EmissionOrder(app.whole or app)
         self.units = units_of(app)
         self.unseen = inside_units(app, self.units)
@@ -105,7 +105,7 @@ class SharedPasses:
             for name in one.members:
                 del self._passes[name]
             *names, last = one.members
-            self._say(
+            self._report(
                 f"{', '.join(names)} and {last} run apart: {foreign.operator} emits tuples of "
                 "other keys"
             )

@@ -47,7 +47,7 @@ class ForeignTuples(Exception):
         self.operator = operator
 
     def rows(self) -> pa.RecordBatch:
-        """Returns what a task reports in place of the files that it has written."""
+        """Returns the report of a task, instead of the names of its files."""
         row = {"part": _PART, "file": self.operator}
         return pa.RecordBatch.from_pylist([row], schema=WRITTEN)
 
@@ -134,7 +134,7 @@ class ChainRange:
         name: str,
         made: Iterator[pa.RecordBatch],
     ) -> Iterator[pa.RecordBatch]:
-        """Yields what an operator emits for outside, and what its readers make of the rest."""
+        """Yields the rows of an operator that leave the pass, and those of its readers."""
         for batch in _with_name(name, made):
             port = by_tag(self._shapes[name].outputs)[tag_of(batch[SORT_KEY][0].as_py())]
             if (name, port) not in self._unseen:

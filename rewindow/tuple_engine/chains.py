@@ -8,9 +8,7 @@ from rewindow.operators.tuples.operator import TupleOperator
 
 
 def units_of(app: Application) -> list[list[Node]]:
-    """Returns what is computed in one: the units of an application, of which those that form a
-    chain are one. A chain has one input from outside, so that units do not wait for each other.
-    """
+    """Returns the units of an application, where the operators of a chain are one unit. A chain has one input from outside, so that units do not wait for each other."""
     units = app.units()
     # The search for failing tuples removes tuples from the input of a single operator (R93).
     if app.failing:
@@ -60,7 +58,7 @@ def _same_key(writer: Node, emitted: OutputPort, received: InputPort) -> bool:
     """Returns whether tuples that are emitted under a key stay in its task, in their order."""
     assert isinstance(writer.operator, TupleOperator)
     key = writer.operator.key_schema()
-    # No key is known under which `process_batch` emits a row.
+    # The key under which `process_batch` emits a row is unknown.
     if received.key != tuple(key.names) or (
         key.names and hasattr(writer.operator, "process_batch")
     ):
