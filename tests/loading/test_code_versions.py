@@ -48,7 +48,7 @@ NO_ROWS = {
     "application/violations.py": "messages",
     "settings/config.py": "settings; they reach rows as properties, which are in the configuration "
     "digest",
-    "settings/types.py": "types of settings; they reach rows as properties, as above",
+    "settings/types.py": "reads properties of generators, whose streams are recorded first",
     "engine/attempt.py": "the commit protocol",
     "engine/committed.py": "comparison of repeated windows with committed ones",
     "engine/computation.py": "protocols and plain values",
