@@ -29,6 +29,7 @@ VERBS = {
     "list": "List replays.",
     "check": "Judge a replay's output by its expectations.",
     "publish": "Make a replay's output visible to readers.",
+    "deliver": "Write published windows to a database or to files.",
     "undo": "Take back the newest publication over a range.",
     "repair": "Replay what was published from inputs that have changed since.",
     "abandon": "End a dead replay and free its range.",

@@ -127,6 +127,13 @@ class LedgerError(RewindowError):
     exit_code = 75
 
 
+class DeliveryError(RewindowError):
+    """A target did not take windows; what it has taken before is stored."""
+
+    retryable = True
+    exit_code = 75
+
+
 class GateError(RewindowError):
     """The quality gate did not pass, or checked nothing."""
 

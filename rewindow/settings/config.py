@@ -280,6 +280,27 @@ class AirflowConfig(Section):
     such as by late tuples; else its log says what is to be repaired, and how."""
 
 
+class TargetConfig(Section):
+    """Where published windows are delivered: `[targets.NAME]`."""
+
+    format: Literal["postgresql", "csv", "parquet", "python"]
+    """A table of a PostgreSQL database, a folder with a CSV or Parquet file per window, or a class
+    of the project."""
+    url_env: str | None = None
+    """PostgreSQL: the environment variable with the URL of the database."""
+    table: str | None = None
+    """PostgreSQL: the table, with its schema or without."""
+    folder: str | None = None
+    """CSV and Parquet: the folder, which gets a folder for each output."""
+    source: str | None = None
+    """Python: a subclass of `rewindow.delivery.Target`, as FILE:CLASS."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """Python: values of the attributes that the class declares."""
+    at_least_once: bool = False
+    """Accept a target that cannot tell what it stores. After a crash, its last windows are written
+    once more."""
+
+
 class OutputConfig(Section):
     """Attributes of an output: `[applications.NAME.outputs.OUTPUT]`."""
 
@@ -338,6 +359,7 @@ class Config(Section):
     airflow: AirflowConfig = Field(default_factory=AirflowConfig)
     latency: LatencyConfig = Field(default_factory=LatencyConfig)
     streams: dict[str, StreamConfig] = Field(default_factory=dict)
+    targets: dict[str, TargetConfig] = Field(default_factory=dict)
     application_settings: dict[str, ApplicationConfig] = Field(default_factory=dict, alias=BY_NAME)
     _root: Path = PrivateAttr(default_factory=Path.cwd)
     _file: Path | None = PrivateAttr(default=None)

@@ -1,0 +1,5 @@
+"""Delivers published windows to targets outside of Rewindow."""
+
+from rewindow.delivery.target import Target
+
+__all__ = ["Target"]

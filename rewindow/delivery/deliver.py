@@ -1,0 +1,268 @@
+"""Delivering: brings a target to what is published of an output, and changes no other window."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rewindow.delivery.progress_file import ProgressFile
+from rewindow.delivery.target import AT_LEAST_ONCE, RejectedRow, Target, WindowRows
+from rewindow.errors import DeliveryError, InputError, TableError
+from rewindow.facts.seals import read_seals
+from rewindow.ledger import publish_app_id
+from rewindow.names import did_you_mean, windows_name
+from rewindow.settings.config import Config
+from rewindow.storage import Table, query
+from rewindow.storage.names import open_published
+from rewindow.storage.queries import query_in_parts, quoted
+from rewindow.storage.streams import sealed_streams
+
+TUPLES_AT_ONCE = 200_000
+"""Tuples that are in memory at once, and in a transaction unless a window has more."""
+WINDOWS_AT_ONCE = 500
+_BATCH = 50_000
+_REJECTED_KEPT = 20
+
+
+@dataclass
+class DeliveryResult:
+    """What a delivery did, or would do.
+
+    Attributes:
+        stream: the output, as `application.output`.
+        promise: what the target promises.
+        publication: number of the newest publication or undo of the output.
+        unchanged: windows that the target has already.
+        written: windows whose rows were replaced.
+        removed: windows that are no longer published.
+        tuples: rows in the written windows.
+        rejected: number of rows that the target did not take.
+        examples: the first of them.
+        notes: lines for people.
+    """
+
+    stream: str
+    target: str
+    promise: str
+    publication: int
+    unchanged: int = 0
+    written: int = 0
+    removed: int = 0
+    tuples: int = 0
+    rejected: int = 0
+    examples: list[RejectedRow] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Published:
+    """An output as it is published: its tables in one version, and the digest and count of each
+    window.
+    """
+
+    data: Table
+    columns: list[str]
+    publication: int
+    digests: Mapping[int, str]
+    tuples: Mapping[int, int]
+
+
+def deliver(
+    config: Config,
+    stream: str,
+    name: str,
+    target: Target,
+    *,
+    at_least_once: bool = False,
+    dry_run: bool = False,
+    tell: Callable[[int, int], None] = lambda done, of: None,
+) -> DeliveryResult:
+    """Writes the windows of an output whose digest differs from that at the target.
+
+    Run again, it writes nothing. A process that was killed is started again.
+
+    Args:
+        stream: an output, as `application.output`.
+        name: name of the target in the settings.
+        target: where they go.
+        at_least_once: whether a target that cannot tell what it stores is accepted; what was
+            delivered to it is then kept in the state folder.
+        dry_run: whether to count only.
+        tell: called with the windows that are done, and all of them.
+
+    Raises:
+        InputError: no output with this name is published, or the target cannot tell what it stores.
+        OverlapError: another process delivers to the target.
+        DeliveryError: a publication is not finished, or the target has failed.
+        TableError: the published table does not hold what its seals say.
+    """
+    published = _published(config, stream)
+    progress = None
+    if not target.knows_its_windows:
+        if not at_least_once:
+            raise InputError(
+                f'target "{name}" cannot tell what it stores',
+                detail="After a crash its last windows are written once more.",
+                hint=f"Define `delivered`, or set at_least_once = true in [targets.{name}].",
+            )
+        file = config.state.local() / "deliveries" / name / f"{stream}.jsonl"
+        progress = ProgressFile(file, f"target {name}")
+    promise = target.promise if progress is None else AT_LEAST_ONCE
+    result = DeliveryResult(stream, name, promise, published.publication)
+    schema = pa.schema(list(map(published.data.schema.field, published.columns)))
+    try:
+        if progress is not None:
+            progress.open()
+        target.open(stream, schema)
+        known = dict(target.delivered() if progress is None else progress.digests)
+        windows = _windows_to_write(published, known)
+        result.unchanged = len(known.keys() & published.digests.keys())
+        result.unchanged -= sum(
+            one.digest is not None and one.window_id in known for one in windows
+        )
+        done = 0
+        for part in _parts(windows):
+            if not dry_run:
+                written = target.write_all(_with_rows(published, part))
+                for one in part if progress is not None else ():
+                    progress.note(one.window_id, one.publication, one.digest)  # type: ignore[union-attr]
+                result.rejected += len(written.rejected)
+                result.examples = (result.examples + written.rejected)[:_REJECTED_KEPT]
+                result.notes += written.notes
+            for one in part:
+                result.written += one.digest is not None
+                result.removed += one.digest is None
+                result.tuples += one.tuples
+            done += len(part)
+            tell(done, len(windows))
+    finally:
+        target.close()
+        if progress is not None:
+            progress.close()
+    return result
+
+
+def _published(config: Config, stream: str) -> _Published:
+    known = sealed_streams(config.state / "streams")
+    if stream not in known or "." not in stream:
+        outputs = [one for one in known if "." in one]
+        raise InputError(
+            f'no output "{stream}" is published',
+            hint=f"{did_you_mean(stream, outputs)}Published: {', '.join(outputs) or 'none'}. "
+            "Name it as APPLICATION.OUTPUT.",
+        )
+    data = open_published(config, stream)
+    seals = open_published(config, windows_name(stream))
+    number = max(data.txn(publish_app_id(stream)), 0)
+    if max(seals.txn(publish_app_id(windows_name(stream))), 0) != number:
+        raise DeliveryError(
+            f"a publication of {stream} is not finished",
+            hint="Wait for it; if it was killed, run `rewindow publish` or `rewindow undo` again.",
+        )
+    rows = read_seals(seals, table_id=data.id)
+    digests = {}
+    for window, digest, floats in zip(
+        *(rows[name].to_pylist() for name in ("window_id", "digest", "float_digest")), strict=True
+    ):
+        digests[window] = f"{digest}/{floats}" if floats else digest
+    tuples = dict(zip(rows["window_id"].to_pylist(), rows["tuples"].to_pylist(), strict=True))
+    sealed: set[str] = set()
+    for text in rows["columns"].unique().to_pylist():
+        sealed |= json.loads(text).keys()
+    columns = [name for name in data.schema.names if name in sealed]
+    return _Published(data, columns, number, digests, tuples)
+
+
+def _windows_to_write(published: _Published, known: Mapping[int, str]) -> list[WindowRows]:
+    """Returns the windows that differ, ascending; those that are no longer published have no
+    digest.
+    """
+    windows = []
+    for window in sorted(published.digests.keys() | known.keys()):
+        digest = published.digests.get(window)
+        if digest != known.get(window):
+            tuples = published.tuples.get(window, 0) if digest is not None else 0
+            windows.append(WindowRows(window, published.publication, digest, tuples, tuple))
+    return windows
+
+
+def _parts(windows: Sequence[WindowRows]) -> Iterator[list[WindowRows]]:
+    """Yields windows in parts that fit into memory and one transaction."""
+    part: list[WindowRows] = []
+    tuples = 0
+    for one in windows:
+        is_full = tuples + one.tuples > TUPLES_AT_ONCE or len(part) == WINDOWS_AT_ONCE
+        if part and is_full:
+            yield part
+            part = []
+            tuples = 0
+        part.append(one)
+        tuples += one.tuples
+    if part:
+        yield part
+
+
+def _with_rows(published: _Published, windows: Sequence[WindowRows]) -> list[WindowRows]:
+    """Returns windows with what reads their rows; those of several windows are read together."""
+    if len(windows) == 1:
+        [one] = windows
+        batches = partial(_checked, one, partial(_read_in_parts, published, one.window_id))
+        return [_with(one, batches)]
+    ids = ", ".join(str(one.window_id) for one in windows if one.tuples)
+    rows = None
+    if ids:
+        columns = ", ".join(map(quoted, ["window_id", *published.columns]))
+        rows = query(f"select {columns} from t where window_id in ({ids})", t=published.data)
+    found = []
+    for one in windows:
+        parts: list[pa.RecordBatch] = []
+        if one.tuples and rows is not None:
+            of_window = rows.filter(pc.equal(rows["window_id"], one.window_id))
+            parts = of_window.drop_columns("window_id").to_batches(_BATCH)
+        found.append(_with(one, partial(_checked, one, partial(iter, parts))))
+    return found
+
+
+def _with(window: WindowRows, batches: Callable[[], Iterable[pa.RecordBatch]]) -> WindowRows:
+    return WindowRows(
+        window.window_id,
+        window.publication,
+        window.digest,
+        window.tuples,
+        batches,
+    )
+
+
+def _read_in_parts(published: _Published, window: int) -> Iterator[pa.RecordBatch]:
+    columns = ", ".join(map(quoted, published.columns))
+    sql = f"select {columns} from t where window_id = {window}"
+    for part in query_in_parts(sql, _BATCH, t=published.data):
+        yield from part.to_batches()
+
+
+def _checked(
+    window: WindowRows,
+    read: Callable[[], Iterable[pa.RecordBatch]],
+) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a window.
+
+    Raises:
+        TableError: there are not as many as were sealed.
+    """
+    if window.digest is None:
+        return
+    count = 0
+    for batch in read():
+        count += batch.num_rows
+        yield batch
+    if count != window.tuples:
+        raise TableError(
+            f"window {window.window_id} has {count} rows in the published table, its seal says "
+            f"{window.tuples}",
+            hint="Another program has changed the table. Publish the window again.",
+        )

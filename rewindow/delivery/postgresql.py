@@ -1,0 +1,349 @@
+"""The target `postgresql`: a table of a PostgreSQL database."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import csv
+
+from rewindow.delivery.csv_rows import as_csv
+from rewindow.delivery.target import RejectedRow, Target, WindowRows, Written
+from rewindow.errors import DeliveryError, InputError, OverlapError
+
+WINDOW = "window_id"
+PROGRESS = "rewindow_delivered"
+REJECTED = "rewindow_rejected"
+_TIMEOUTS: Mapping[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 20,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+"""A connection that hangs ends after a minute: seconds, the last in milliseconds."""
+_TYPES = {
+    pa.bool_(): "boolean",
+    pa.int8(): "smallint",
+    pa.int16(): "smallint",
+    pa.int32(): "integer",
+    pa.int64(): "bigint",
+    pa.float32(): "real",
+    pa.float64(): "double precision",
+    pa.string(): "text",
+    pa.large_string(): "text",
+    pa.binary(): "bytea",
+    pa.large_binary(): "bytea",
+    pa.date32(): "date",
+}
+_TABLES = """
+create table if not exists {progress} (
+    target text, stream text, window_id bigint, publication bigint not null, digest text not null,
+    tuples bigint not null, delivered_at timestamptz not null default now(),
+    primary key (target, stream, window_id));
+create table if not exists {rejected} (
+    target text, stream text, window_id bigint, publication bigint not null, reason text not null,
+    row jsonb not null, delivered_at timestamptz not null default now());
+create index if not exists rewindow_rejected_window on {rejected} (target, stream, window_id);
+"""
+
+
+class PostgresTarget(Target):
+    """Replaces the rows of windows in a table, in one transaction with their digests.
+
+    The digests are rows of the table `rewindow_delivered`, and rows that the database does not take
+    go to `rewindow_rejected`, both in the schema of the table.
+
+    Args:
+        url: of the database; never part of a message.
+        table: name of the table, with its schema or without.
+        create: whether a table that does not exist is created.
+    """
+
+    def __init__(self, url: str, table: str, *, create: bool) -> None:
+        super().__init__()
+        self._url = url
+        self._table = table
+        self._create = create
+        self._connection: Any = None
+        self._stream = ""
+        self._columns = pa.schema([])
+
+    def open(self, stream: str, columns: pa.Schema) -> None:
+        """See Target.
+
+        Raises:
+            OverlapError: another process delivers to the table.
+            InputError: the table does not exist, or has other columns than the output.
+            DeliveryError: the database cannot be reached.
+        """
+        import psycopg
+
+        self._stream = stream
+        self._columns = columns
+        try:
+            self._connection = psycopg.connect(self._url, **_TIMEOUTS)
+        except psycopg.Error as error:
+            raise DeliveryError(
+                f"the database of table {self._table} cannot be reached",
+                detail=_without_secrets(error),
+                hint="Check the environment variable that `url_env` names, and the server.",
+            ) from None
+        with self._failures("nothing is changed"), self._connection.transaction():
+            self._lock()
+            if not self._exists():
+                self._create_table()
+            self._check_columns()
+            self._execute(_TABLES)
+
+    def delivered(self) -> Mapping[int, str]:
+        """See Target."""
+        with self._failures("nothing is changed"), self._connection.transaction():
+            rows = self._execute(
+                "select window_id, digest from {progress} where target = %s and stream = %s",
+                (self._table, self._stream),
+            ).fetchall()
+        return dict(rows)
+
+    def write(
+        self,
+        window_id: int,
+        publication: int,
+        digest: str | None,
+        batches: Iterable[pa.RecordBatch],
+    ) -> None:
+        """See Target."""
+        self.write_all([WindowRows(window_id, publication, digest, 0, lambda: batches)])
+
+    def write_all(self, windows: Sequence[WindowRows]) -> Written:
+        """See Target. All windows are stored, or none.
+
+        Raises:
+            InputError: the table has rows of a window that was never delivered.
+            DeliveryError: the database has failed; nothing of these windows is stored.
+        """
+        written = Written()
+        ids = f"windows {windows[0].window_id} to {windows[-1].window_id}"
+        with self._failures(f"nothing of {ids} is stored"), self._connection.transaction():
+            self._remove(windows, written)
+            for window in windows:
+                if window.digest is not None:
+                    self._insert(window, written)
+        return written
+
+    @contextmanager
+    def _failures(self, consequence: str) -> Iterator[None]:
+        """Raises errors of the database as errors of the delivery."""
+        import psycopg
+
+        try:
+            yield
+        except psycopg.Error as error:
+            raise DeliveryError(
+                f"the database of table {self._table} has failed: {consequence}",
+                detail=_without_secrets(error),
+                hint="Run the command again; it continues where it stopped.",
+            ) from None
+
+    def close(self) -> None:
+        """See Target."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def _lock(self) -> None:
+        """Keeps other processes from delivering to the table, until this connection ends."""
+        name = f"rewindow/{self._table}"
+        locked = self._execute("select pg_try_advisory_lock(hashtextextended(%s, 0))", (name,))
+        if not locked.fetchone()[0]:
+            raise OverlapError(
+                f"another process delivers to table {self._table}",
+                hint="Wait until it has ended, and run the command again.",
+            )
+
+    def _exists(self) -> bool:
+        found = self._execute("select to_regclass(%s)", (self._quoted(self._table),))
+        return found.fetchone()[0] is not None
+
+    def _create_table(self) -> None:
+        if not self._create:
+            raise InputError(
+                f"table {self._table} does not exist",
+                hint="Create it with: rewindow deliver OUTPUT TARGET --create",
+            )
+        columns = [f"{_quoted(WINDOW)} bigint not null"]
+        for field in self._columns:
+            columns.append(f"{_quoted(field.name)} {type_in_postgresql(field.type)}")
+        self._execute(f"create table {{table}} ({', '.join(columns)})")
+        self._execute("create index on {table} (window_id)")
+
+    def _check_columns(self) -> None:
+        """Compares the columns of the table with those of the output, by name and type."""
+        rows = self._execute(
+            "select attname, format_type(atttypid, atttypmod) from pg_attribute "
+            "where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped",
+            (self._quoted(self._table),),
+        ).fetchall()
+        known = dict(rows)
+        for name, kind in {WINDOW: pa.int64(), **_types(self._columns)}.items():
+            wanted = type_in_postgresql(kind)
+            if known.get(name) != wanted:
+                found = f"has type {known[name]}" if name in known else "does not exist"
+                raise InputError(
+                    f"column {name} of table {self._table} {found}; output {self._stream} has "
+                    f"{wanted}",
+                    hint="Change the table, or deliver to another one.",
+                )
+
+    def _remove(self, windows: Sequence[WindowRows], written: Written) -> None:
+        """Removes the rows of windows and what is known of them.
+
+        Raises:
+            InputError: another program has written rows of these windows.
+        """
+        ids = [window.window_id for window in windows]
+        place = (self._table, self._stream, ids)
+        mine = "where target = %s and stream = %s and window_id = any(%s)"
+        known = dict(
+            self._execute(f"delete from {{progress}} {mine} returning window_id, tuples", place)
+        )
+        self._execute(f"delete from {{rejected}} {mine}", place)
+        removed = dict(
+            self._execute(
+                "with gone as (delete from {table} where window_id = any(%s) returning window_id) "
+                "select window_id, count(*) from gone group by window_id",
+                (ids,),
+            )
+        )
+        for window, tuples in removed.items():
+            if window not in known:
+                raise InputError(
+                    f"table {self._table} has {tuples} rows of window {window}, which was never "
+                    "delivered to it",
+                    detail="Another program or another output has written them. Nothing was "
+                    "changed.",
+                    hint="Delete these rows, or deliver to another table.",
+                )
+        for window, tuples in known.items():
+            if removed.get(window, 0) != tuples:
+                written.notes.append(
+                    f"window {window}: another program has changed its rows, {tuples} were "
+                    f"delivered and {removed.get(window, 0)} were found; it is replaced"
+                )
+
+    def _insert(self, window: WindowRows, written: Written) -> None:
+        stored = 0
+        for batch in window.batches():
+            rows = pa.Table.from_batches([batch])
+            rejected = self._copy(window.window_id, rows)
+            stored += rows.num_rows - len(rejected)
+            for one in rejected:
+                values = json.dumps(one.row, default=str)
+                self._execute(
+                    "insert into {rejected} (target, stream, window_id, publication, reason, row) "
+                    "values (%s, %s, %s, %s, %s, %s)",
+                    (
+                        self._table,
+                        self._stream,
+                        window.window_id,
+                        window.publication,
+                        one.reason,
+                        values.replace("\\u0000", "\\\\u0000"),
+                    ),
+                )
+            written.rejected += rejected
+        self._execute(
+            "insert into {progress} (target, stream, window_id, publication, digest, tuples) "
+            "values (%s, %s, %s, %s, %s, %s)",
+            (
+                self._table,
+                self._stream,
+                window.window_id,
+                window.publication,
+                window.digest,
+                stored,
+            ),
+        )
+
+    def _copy(self, window_id: int, rows: pa.Table) -> list[RejectedRow]:
+        """Copies rows into the table, and returns those that it does not take: they are found by
+        halving between savepoints (R67).
+        """
+        import psycopg
+
+        if not rows.num_rows:
+            return []
+        try:
+            with self._connection.transaction():
+                self._copy_all(window_id, rows)
+        except (psycopg.DataError, psycopg.IntegrityError) as error:
+            if rows.num_rows == 1:
+                reason = str(error).partition("\n")[0]
+                return [RejectedRow(window_id, reason, rows.to_pylist()[0])]
+            middle = rows.num_rows // 2
+            first = self._copy(window_id, rows.slice(0, middle))
+            return first + self._copy(window_id, rows.slice(middle))
+        return []
+
+    def _copy_all(self, window_id: int, rows: pa.Table) -> None:
+        names = [WINDOW, *rows.schema.names]
+        windows = pa.repeat(pa.scalar(window_id, pa.int64()), rows.num_rows)
+        text = io.BytesIO()
+        # A null is empty without quotes, and an empty text has quotes: COPY reads them so.
+        options = csv.WriteOptions(include_header=False, quoting_style="all_valid")
+        csv.write_csv(as_csv(rows.add_column(0, WINDOW, windows)), text, options)
+        columns = ", ".join(map(_quoted, names))
+        with (
+            self._connection.cursor() as cursor,
+            cursor.copy(self._sql(f"copy {{table}} ({columns}) from stdin (format csv)")) as copy,
+        ):
+            copy.write(text.getbuffer())
+
+    def _execute(self, text: str, values: Sequence[object] | None = None) -> Any:
+        return self._connection.execute(self._sql(text), values)
+
+    def _sql(self, text: str) -> Any:
+        """Returns a statement with the names of the tables, quoted."""
+        schema = self._table.rpartition(".")[0]
+        before = f"{schema}." if schema else ""
+        return text.format(
+            table=self._quoted(self._table),
+            progress=self._quoted(f"{before}{PROGRESS}"),
+            rejected=self._quoted(f"{before}{REJECTED}"),
+        )
+
+    @staticmethod
+    def _quoted(name: str) -> str:
+        return ".".join(map(_quoted, name.split(".")))
+
+
+def type_in_postgresql(kind: pa.DataType) -> str:
+    """Returns the type of a column of a table in PostgreSQL; lists and structs are jsonb."""
+    if pa.types.is_decimal(kind):
+        return f"numeric({kind.precision},{kind.scale})"
+    if pa.types.is_timestamp(kind):
+        return "timestamp with time zone" if kind.tz else "timestamp without time zone"
+    if pa.types.is_nested(kind):
+        return "jsonb"
+    if kind not in _TYPES:
+        raise InputError(f"type {kind} has no counterpart in PostgreSQL")
+    return _TYPES[kind]
+
+
+def _types(columns: pa.Schema) -> dict[str, pa.DataType]:
+    return {field.name: field.type for field in columns}
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+def _without_secrets(error: Exception) -> str:
+    """Returns the first line of an error of the database; it names host and user, never the
+    password.
+    """
+    return str(error).partition("\n")[0].strip() or type(error).__name__

@@ -1,0 +1,93 @@
+"""Targets by their settings, `[targets.NAME]`."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+from pathlib import Path
+
+from rewindow.delivery.files import FileTarget
+from rewindow.delivery.target import Target
+from rewindow.errors import InputError
+from rewindow.names import did_you_mean
+from rewindow.settings.config import Config, TargetConfig
+
+
+def target_of(config: Config, name: str, *, create: bool = False) -> Target:
+    """Returns the target of a section of the settings.
+
+    Args:
+        create: whether a table that does not exist is created.
+
+    Raises:
+        InputError: there is no such section, or a key of it is missing or wrong.
+    """
+    if name not in config.targets:
+        known = ", ".join(config.targets) or "none"
+        raise InputError(
+            f'target "{name}" is unknown',
+            hint=f"{did_you_mean(name, config.targets)}Sections [targets.NAME]: {known}.",
+        )
+    settings = config.targets[name]
+    if settings.format == "postgresql":
+        from rewindow.delivery.postgresql import PostgresTarget
+
+        variable = _needed(name, "url_env", settings.url_env)
+        url = os.environ.get(variable)
+        if not url:
+            raise InputError(
+                f"the environment variable {variable} is not set",
+                detail=f"[targets.{name}] reads the URL of the database from it.",
+            )
+        table = _needed(name, "table", settings.table)
+        return PostgresTarget(url, table, create=create)
+    if settings.format == "python":
+        return _own_target(config, name, settings)
+    folder = config.root / _needed(name, "folder", settings.folder)
+    return FileTarget(folder, settings.format)
+
+
+def _needed(name: str, key: str, value: str | None) -> str:
+    if value is None:
+        raise InputError(f"[targets.{name}] needs the key {key}")
+    return value
+
+
+def _own_target(config: Config, name: str, settings: TargetConfig) -> Target:
+    """Returns an instance of a class of the project, named as FILE:CLASS."""
+    source = _needed(name, "source", settings.source)
+    file, _, kind = source.partition(":")
+    path = config.root / file
+    if not kind or not path.is_file():
+        raise InputError(
+            f'[targets.{name}] source = "{source}" must be FILE:CLASS, and the file must exist',
+            detail=f"Read as {path}.",
+        )
+    found = getattr(_module(path), kind, None)
+    if not (isinstance(found, type) and issubclass(found, Target)):
+        raise InputError(f"{path} has no class {kind} that is a rewindow.delivery.Target")
+    unknown = sorted(set(settings.settings) - set(_attributes(found)))
+    if unknown:
+        known = ", ".join(_attributes(found)) or "none"
+        raise InputError(
+            f'[targets.{name}] settings has the unknown key "{unknown[0]}"',
+            hint=f"{kind} has: {known}.",
+        )
+    return found(**settings.settings)
+
+
+def _attributes(kind: type) -> list[str]:
+    names: list[str] = []
+    for base in kind.__mro__:
+        if base is not Target:
+            names += inspect.get_annotations(base)
+    return names
+
+
+def _module(path: Path) -> object:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None, "a file of Python"
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,388 @@
+"""Delivery of published windows: to files, to PostgreSQL and to a class of the project."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+import pytest
+
+from rewindow.delivery.deliver import DeliveryResult, deliver
+from rewindow.delivery.postgresql import PostgresTarget
+from rewindow.delivery.targets import target_of
+from rewindow.errors import DeliveryError, InputError, OverlapError, RewindowError
+from rewindow.publication.publish import publish
+from rewindow.publication.undo import undo
+from rewindow.settings.config import Config
+from rewindow.storage import query
+from tests.ledger.conftest import postgresql  # noqa: F401
+from tests.publication.staging import StagedReplay, state_of
+
+STREAM = "flight_delays.delays"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    (tmp_path / "rewindow.toml").write_text(
+        textwrap.dedent("""
+        state = "state"
+        [targets.lake]
+        format = "parquet"
+        folder = "lake"
+        [targets.sheets]
+        format = "csv"
+        folder = "sheets"
+        [targets.warehouse]
+        format = "postgresql"
+        url_env = "WAREHOUSE_URL"
+        table = "delays"
+        [targets.hook]
+        format = "python"
+        source = "hook.py:Hook"
+        settings = { place = "hooked.json" }
+        [targets.forgetful]
+        format = "python"
+        source = "hook.py:Forgetful"
+        """)
+    )
+    (tmp_path / "hook.py").write_text(
+        textwrap.dedent("""
+        import json
+        from pathlib import Path
+        import pyarrow as pa
+        from rewindow.delivery import Target
+
+        class Hook(Target):
+            place: str
+
+            def open(self, stream, columns):
+                self.file = Path(__file__).with_name(self.place)
+                self.stored = json.loads(self.file.read_text()) if self.file.exists() else {}
+
+            def delivered(self):
+                return {int(window): digest for window, (digest, rows) in self.stored.items()}
+
+            def write(self, window_id, publication, digest, batches):
+                rows = [row for batch in batches for row in batch.to_pylist()]
+                self.stored[str(window_id)] = [digest, rows]
+                if digest is None:
+                    del self.stored[str(window_id)]
+                self.file.write_text(json.dumps(self.stored, default=str))
+
+        class Forgetful(Target):
+            def write(self, window_id, publication, digest, batches):
+                with Path(__file__).with_name("forgetful.txt").open("a") as file:
+                    file.write(f"{window_id}\\n")
+        """)
+    )
+    return Config.load(tmp_path / "rewindow.toml")
+
+
+@pytest.fixture
+def warehouse(
+    config: Config,
+    postgresql: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[psycopg.Connection[Any]]:
+    """A connection to a new schema of a real server."""
+    schema = f"test_{uuid.uuid4().hex[:12]}"
+    url = f"{postgresql}&options=-csearch_path%3D{schema}"
+    monkeypatch.setenv("WAREHOUSE_URL", url)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"create schema {schema}")
+        yield connection
+
+
+def published(config: Config, replay_id: str, first: int, last: int, seed: int) -> None:
+    """Publishes windows with some rows of airports."""
+    chosen = random.Random(seed)
+    replay = StagedReplay(
+        config, replay_id, first, last, application="flight_delays", outputs=("delays",)
+    )
+    by_window = {}
+    for window in range(first, last + 1):
+        rows = []
+        for origin in chosen.sample(["EWR", "JFK", "", 'L"G,A\n', "Zürich"], chosen.randrange(5)):
+            flights = chosen.choice([None, *range(9)])
+            rows.append({"origin": origin, "flights": flights, "delay": None})
+        by_window[window] = rows
+    replay.group(first, last, {"delays": by_window}, state=state_of(seed))
+    replay.end()
+    publish(config, replay_id)
+
+
+def visible(config: Config) -> Counter[tuple[Any, ...]]:
+    sql = "select window_id, origin, flights, delay from t"
+    rows = query(sql, t=config.stream_table(STREAM)).to_pylist()
+    return Counter(tuple(row.values()) for row in rows)
+
+
+def run(config: Config, target: str, **how: Any) -> DeliveryResult:
+    at_least_once = how.pop("at_least_once", False)
+    return deliver(
+        config,
+        STREAM,
+        target,
+        target_of(config, target, create=True),
+        at_least_once=at_least_once,
+        **how,
+    )
+
+
+def in_lake(config: Config) -> Counter[tuple[Any, ...]]:
+    found = Counter[tuple[Any, ...]]()
+    for file in (config.root / "lake" / STREAM).glob("*.parquet"):
+        for row in pq.read_table(file, partitioning=None).to_pylist():
+            found[int(file.stem.partition("=")[2]), *row.values()] += 1
+    return found
+
+
+def in_sheets(config: Config) -> Counter[tuple[Any, ...]]:
+    found = Counter[tuple[Any, ...]]()
+    options = csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False)
+    parsing = csv.ParseOptions(newlines_in_values=True)
+    for file in (config.root / "sheets" / STREAM).glob("*.csv"):
+        rows = csv.read_csv(file, convert_options=options, parse_options=parsing)
+        for row in rows.to_pylist():
+            found[int(file.stem.partition("=")[2]), *row.values()] += 1
+    return found
+
+
+def in_hook(config: Config) -> Counter[tuple[Any, ...]]:
+    found = Counter[tuple[Any, ...]]()
+    for window, (_, rows) in json.loads((config.root / "hooked.json").read_text()).items():
+        for row in rows:
+            found[int(window), *row.values()] += 1
+    return found
+
+
+@pytest.mark.parametrize("target", ["lake", "sheets", "hook", "warehouse"])
+def test_target_equals_what_is_published_after_each_publication_and_undo(
+    target: str, config: Config, warehouse: psycopg.Connection[Any]
+) -> None:
+    # Rules: X54
+    here = {"lake": in_lake, "sheets": in_sheets, "hook": in_hook}
+    here["warehouse"] = lambda config: in_warehouse(warehouse)
+    stored = here[target]
+    published(config, "one", 100, 119, seed=1)
+    first = run(config, target)
+    assert (first.written, first.removed, first.unchanged) == (20, 0, 0)
+    assert first.promise == "exactly once"
+    assert stored(config) == visible(config) and visible(config)
+    assert run(config, target, dry_run=True).written == 0
+    assert run(config, target).unchanged == 20
+    published(config, "two", 110, 129, seed=2)
+    second = run(config, target)
+    assert second.unchanged >= 10 and second.written == 30 - second.unchanged
+    assert stored(config) == visible(config)
+    undo(config, "two")
+    third = run(config, target)
+    assert third.removed == 10
+    assert stored(config) == visible(config)
+
+
+KILLED = """
+import os, signal, sys
+from rewindow.delivery import deliver as d, postgresql
+from rewindow.delivery.targets import target_of
+from rewindow.settings.config import Config
+
+d.WINDOWS_AT_ONCE = 8
+config = Config.load(sys.argv[1])
+left = [int(sys.argv[2])]
+execute = postgresql.PostgresTarget._execute
+
+def dying(self, *given):
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return execute(self, *given)
+
+postgresql.PostgresTarget._execute = dying
+d.deliver(config, "flight_delays.delays", "warehouse", target_of(config, "warehouse", create=True))
+"""
+
+
+def killed_at(config: Config, statement: int) -> bool:
+    """Delivers in a process that is killed before a statement; returns whether it came so far."""
+    command = [sys.executable, "-c", KILLED, str(config.file), str(statement)]
+    ended = subprocess.run(command, capture_output=True, check=False)
+    assert ended.returncode in (0, -signal.SIGKILL), ended.stderr.decode()
+    return ended.returncode != 0
+
+
+def in_warehouse(warehouse: psycopg.Connection[Any]) -> Counter[tuple[Any, ...]]:
+    rows = warehouse.execute("select window_id, origin, flights, delay from delays")
+    return Counter(rows.fetchall())
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [(15, 40), pytest.param((1, 4, 9, 12, 13, 14, 23, 60, 80), marks=pytest.mark.long)],
+)
+def test_window_is_stored_once_though_the_process_was_killed(
+    statements: tuple[int, ...], config: Config, warehouse: psycopg.Connection[Any]
+) -> None:
+    published(config, "one", 100, 139, seed=3)
+    assert [killed_at(config, statement) for statement in statements] == [True] * len(statements)
+    run(config, "warehouse")
+    assert in_warehouse(warehouse) == visible(config)
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [(5, 13, 30), pytest.param(range(1, 90), marks=pytest.mark.long)],
+)
+def test_window_is_stored_once_though_the_connection_was_lost(
+    statements: Sequence[int],
+    config: Config,
+    warehouse: psycopg.Connection[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    execute = PostgresTarget._execute
+    monkeypatch.setattr("rewindow.delivery.deliver.WINDOWS_AT_ONCE", 8)
+    left = 0
+
+    def losing(self: Any, *given: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if not left:
+            pid = self._connection.info.backend_pid
+            warehouse.execute("select pg_terminate_backend(%s, 5000)", (pid,))
+        return execute(self, *given)
+
+    monkeypatch.setattr(PostgresTarget, "_execute", losing)
+    for number, statement in enumerate(statements):
+        published(config, f"r{number}", 100 + number % 7, 120 + number % 5, seed=number)
+        if number % 3 == 2:
+            undo(config, f"r{number}")
+        left = statement
+        with suppress(DeliveryError):
+            run(config, "warehouse")
+        left = 0
+        run(config, "warehouse")
+        assert in_warehouse(warehouse) == visible(config), statement
+
+
+def test_rows_that_the_database_rejects_are_stored_with_their_reason(
+    config: Config, warehouse: psycopg.Connection[Any]
+) -> None:
+    # Rules: R67
+    published(config, "one", 100, 119, seed=1)
+    run(config, "warehouse")
+    warehouse.execute("delete from rewindow_delivered")
+    warehouse.execute("delete from delays")
+    warehouse.execute("alter table delays add check (flights < 3)")
+    found = run(config, "warehouse")
+    expected = Counter({row: n for row, n in visible(config).items() if (row[2] or 0) >= 3})
+    assert found.rejected == sum(expected.values()) > 0
+    rows = warehouse.execute(
+        "select window_id, row->>'origin', (row->>'flights')::int, null, reason "
+        "from rewindow_rejected"
+    ).fetchall()
+    assert Counter(row[:4] for row in rows) == expected
+    assert all("violates check constraint" in row[4] for row in rows)
+    stored = warehouse.execute("select window_id, origin, flights, delay from delays").fetchall()
+    assert Counter(stored) + expected == visible(config)
+    assert run(config, "warehouse").written == 0
+
+
+def test_second_delivery_to_a_table_is_refused_while_one_runs(
+    config: Config, warehouse: psycopg.Connection[Any]
+) -> None:
+    published(config, "one", 100, 104, seed=1)
+    run(config, "warehouse")
+    other = target_of(config, "warehouse")
+    sql = "select origin, flights, delay from t limit 0"
+    columns = query(sql, t=config.stream_table(STREAM)).schema
+    other.open(STREAM, columns)
+    with pytest.raises(OverlapError, match="another process delivers to table delays"):
+        run(config, "warehouse")
+    other.close()
+    assert run(config, "warehouse").unchanged == 5
+
+
+def test_wrong_tables_are_refused_by_name(
+    config: Config, warehouse: psycopg.Connection[Any]
+) -> None:
+    published(config, "one", 100, 104, seed=2)
+    with pytest.raises(InputError, match="table delays does not exist"):
+        deliver(config, STREAM, "warehouse", target_of(config, "warehouse"))
+    warehouse.execute("create table delays (window_id bigint, origin text, flights integer)")
+    with pytest.raises(InputError, match="column flights of table delays has type integer"):
+        run(config, "warehouse")
+    warehouse.execute("alter table delays alter flights type bigint")
+    with pytest.raises(InputError, match="column delay of table delays does not exist"):
+        run(config, "warehouse")
+    warehouse.execute("alter table delays add delay numeric(12, 2)")
+    warehouse.execute("insert into delays values (102, 'EWR', 1, 2)")
+    with pytest.raises(InputError, match="1 rows of window 102, which was never delivered"):
+        run(config, "warehouse")
+    assert warehouse.execute("select count(*) from delays").fetchone() == (1,)
+    warehouse.execute("delete from delays")
+    run(config, "warehouse")
+    warehouse.execute("delete from delays where window_id = 104")
+    warehouse.execute("update rewindow_delivered set digest = 'old' where window_id = 104")
+    assert "another program has changed its rows" in run(config, "warehouse").notes[0]
+
+
+def test_password_is_not_in_a_message(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    published(config, "one", 100, 100, seed=2)
+    url = "postgresql://somebody:geheim123@127.0.0.1:1/warehouse"
+    monkeypatch.setenv("WAREHOUSE_URL", url)
+    with pytest.raises(DeliveryError, match="cannot be reached") as raised:
+        run(config, "warehouse")
+    assert "geheim" not in str(raised.value)
+    assert isinstance(target_of(config, "warehouse"), PostgresTarget)
+
+
+def test_target_that_cannot_tell_what_it_stores_needs_at_least_once(config: Config) -> None:
+    published(config, "one", 100, 104, seed=2)
+    with pytest.raises(InputError, match="cannot tell what it stores"):
+        run(config, "forgetful")
+    found = run(config, "forgetful", at_least_once=True)
+    assert (found.written, found.promise) == (5, "at least once")
+    assert run(config, "forgetful", at_least_once=True).written == 0
+    assert (config.root / "forgetful.txt").read_text().split() == [str(n) for n in range(100, 105)]
+
+
+def test_files_survive_a_crash_between_file_and_note(config: Config) -> None:
+    published(config, "one", 100, 104, seed=2)
+    run(config, "lake")
+    folder = config.root / "lake" / STREAM
+    progress = folder / "_delivered.jsonl"
+    lines = progress.read_text().splitlines(keepends=True)
+    progress.write_text("".join(lines[:3]) + lines[3][:11])
+    (folder / ".window_id=104.parquet.tmp").write_text("half")
+    (folder / "window_id=100.parquet").unlink()
+    assert run(config, "lake").written == 3
+    assert in_lake(config) == visible(config)
+    assert sorted(file.suffix for file in folder.iterdir()) == [".jsonl"] + [".parquet"] * 5
+
+
+@pytest.mark.parametrize(
+    ("stream", "target", "message"),
+    [
+        ("flight_delays.delay", "lake", "no output .* is published"),
+        (STREAM, "lakes", "target .* is unknown"),
+        (STREAM, "hook", "unknown key"),
+    ],
+)
+def test_unknown_names_are_refused(stream: str, target: str, message: str, config: Config) -> None:
+    published(config, "one", 100, 100, seed=2)
+    config.targets["hook"].settings["url"] = "x"
+    with pytest.raises(RewindowError, match=message):
+        deliver(config, stream, target, target_of(config, target))
