@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 
 from bench.chain import measure_chain
+from bench.delivery import measure_delivery
 from bench.generators import measure_generators
 from bench.partitions import measure_partitions
 from bench.replay import measure_commands, measure_engine
@@ -27,6 +28,7 @@ def main() -> None:
     rows += measure_partitions(millions * 500_000)
     rows.append(measure_generators(millions * 1_000_000))
     rows.append(measure_chain(millions * 300_000))
+    rows.append(measure_delivery(millions * 1_000_000))
     print(f"written to {write_report(rows, millions)}")
 
 

@@ -22,7 +22,7 @@ __all__ = ["command", "config", "run"]
 FREE_OF_PROJECTS = {"init", "jars", "operators"}
 ARGUMENTS = {
     "abandon": ["x"], "certify": ["x", "y"], "check": ["x"], "check-determinism": ["x"],
-    "drill": ["x"], "errors": ["x"], "gaps": ["x"],
+    "deliver": ["x", "y"], "drill": ["x"], "errors": ["x"], "gaps": ["x"],
     "latency": ["x"], "ledger": ["rebuild"],
     "plan": ["x"], "play": ["x"], "publish": ["x"], "record": ["x"], "replay": ["x"], "set": ["x"],
     "state": ["x"], "status": ["x"],

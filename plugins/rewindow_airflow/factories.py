@@ -25,6 +25,7 @@ from rewindow.settings.config import Config
 from rewindow_airflow import replay_requests
 from rewindow_airflow.assets import PUBLICATIONS, stream_asset
 from rewindow_airflow.containers import NAME_TEMPLATE
+from rewindow_airflow.deliveries import DeliverOperator
 from rewindow_airflow.drills import DrillOperator
 from rewindow_airflow.forms import (
     CRASH,
@@ -231,6 +232,15 @@ def publish(plan: BaseOperator, **arguments: Any) -> BaseOperator:
         replay=_replay_of(plan),
         outlets=outlets,
         **{"task_id": "publish_windows", **arguments},
+    )
+
+
+def deliver(output: str, target: str, **arguments: Any) -> BaseOperator:
+    """Returns the task that brings a target to what is published of an output."""
+    return DeliverOperator(
+        output=output,
+        target=target,
+        **{"task_id": "deliver_windows", **arguments},
     )
 
 

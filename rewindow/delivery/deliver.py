@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rewindow.delivery.progress_file import ProgressFile
 from rewindow.delivery.target import AT_LEAST_ONCE, RejectedRow, Target, WindowRows
@@ -218,12 +218,15 @@ def _with_rows(published: _Published, windows: Sequence[WindowRows]) -> list[Win
     if ids:
         columns = ", ".join(map(quoted, ["window_id", *published.columns]))
         rows = query(f"select {columns} from t where window_id in ({ids})", t=published.data)
+        rows = rows.sort_by("window_id").combine_chunks()
+        numbers = rows["window_id"].to_numpy()
     found = []
     for one in windows:
         parts: list[pa.RecordBatch] = []
-        if one.tuples and rows is not None:
-            of_window = rows.filter(pc.equal(rows["window_id"], one.window_id))
-            parts = of_window.drop_columns("window_id").to_batches(_BATCH)
+        if rows is not None:
+            begin, end = np.searchsorted(numbers, [one.window_id, one.window_id + 1])
+            of_window = rows.slice(begin, end - begin).drop_columns("window_id")
+            parts = of_window.to_batches(_BATCH)
         found.append(_with(one, partial(_checked, one, partial(iter, parts))))
     return found
 

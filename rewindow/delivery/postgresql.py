@@ -18,6 +18,8 @@ from rewindow.errors import DeliveryError, InputError, OverlapError
 WINDOW = "window_id"
 PROGRESS = "rewindow_delivered"
 REJECTED = "rewindow_rejected"
+ROWS_AT_ONCE = 50_000
+"""Rows of a COPY."""
 _TIMEOUTS: Mapping[str, Any] = {
     "connect_timeout": 10,
     "keepalives_idle": 20,
@@ -120,7 +122,7 @@ class PostgresTarget(Target):
         self.write_all([WindowRows(window_id, publication, digest, 0, lambda: batches)])
 
     def write_all(self, windows: Sequence[WindowRows]) -> Written:
-        """See Target. All windows are stored, or none.
+        """See Target. All windows are stored, or none (R66).
 
         Raises:
             InputError: the table has rows of a window that was never delivered.
@@ -130,9 +132,8 @@ class PostgresTarget(Target):
         ids = f"windows {windows[0].window_id} to {windows[-1].window_id}"
         with self._failures(f"nothing of {ids} is stored"), self._connection.transaction():
             self._remove(windows, written)
-            for window in windows:
-                if window.digest is not None:
-                    self._insert(window, written)
+            published = [window for window in windows if window.digest is not None]
+            self._insert(published, written)
         return written
 
     @contextmanager
@@ -234,68 +235,70 @@ class PostgresTarget(Target):
                     f"delivered and {removed.get(window, 0)} were found; it is replaced"
                 )
 
-    def _insert(self, window: WindowRows, written: Written) -> None:
-        stored = 0
-        for batch in window.batches():
-            rows = pa.Table.from_batches([batch])
-            rejected = self._copy(window.window_id, rows)
-            stored += rows.num_rows - len(rejected)
+    def _insert(self, windows: Sequence[WindowRows], written: Written) -> None:
+        """Inserts the rows of windows, then what is known of them."""
+        stored = {window.window_id: 0 for window in windows}
+        publications = {window.window_id: window.publication for window in windows}
+        for rows in _in_parts(windows):
+            for count in rows[WINDOW].value_counts().to_pylist():
+                stored[count["values"]] += count["counts"]
+            rejected = self._copy(rows)
             for one in rejected:
-                values = json.dumps(one.row, default=str)
+                stored[one.window_id] -= 1
+                values = json.dumps(one.row, default=str).replace("\\u0000", "\\\\u0000")
                 self._execute(
                     "insert into {rejected} (target, stream, window_id, publication, reason, row) "
                     "values (%s, %s, %s, %s, %s, %s)",
                     (
                         self._table,
                         self._stream,
-                        window.window_id,
-                        window.publication,
+                        one.window_id,
+                        publications[one.window_id],
                         one.reason,
-                        values.replace("\\u0000", "\\\\u0000"),
+                        values,
                     ),
                 )
             written.rejected += rejected
-        self._execute(
-            "insert into {progress} (target, stream, window_id, publication, digest, tuples) "
-            "values (%s, %s, %s, %s, %s, %s)",
-            (
-                self._table,
-                self._stream,
-                window.window_id,
-                window.publication,
-                window.digest,
-                stored,
-            ),
-        )
+        entries = []
+        for window in windows:
+            tuples = stored[window.window_id]
+            entries.append((window.window_id, window.publication, window.digest, tuples))
+        with (
+            self._connection.cursor() as cursor,
+            cursor.copy(
+                self._sql(
+                    "copy {progress} (target, stream, window_id, publication, digest, tuples) "
+                    "from stdin"
+                )
+            ) as copy,
+        ):
+            for entry in entries:
+                copy.write_row((self._table, self._stream, *entry))
 
-    def _copy(self, window_id: int, rows: pa.Table) -> list[RejectedRow]:
+    def _copy(self, rows: pa.Table) -> list[RejectedRow]:
         """Copies rows into the table, and returns those that it does not take: they are found by
         halving between savepoints (R67).
         """
         import psycopg
 
-        if not rows.num_rows:
-            return []
         try:
             with self._connection.transaction():
-                self._copy_all(window_id, rows)
+                self._copy_all(rows)
         except (psycopg.DataError, psycopg.IntegrityError) as error:
             if rows.num_rows == 1:
                 reason = str(error).partition("\n")[0]
-                return [RejectedRow(window_id, reason, rows.to_pylist()[0])]
+                [row] = rows.to_pylist()
+                return [RejectedRow(row.pop(WINDOW), reason, row)]
             middle = rows.num_rows // 2
-            first = self._copy(window_id, rows.slice(0, middle))
-            return first + self._copy(window_id, rows.slice(middle))
+            return self._copy(rows.slice(0, middle)) + self._copy(rows.slice(middle))
         return []
 
-    def _copy_all(self, window_id: int, rows: pa.Table) -> None:
-        names = [WINDOW, *rows.schema.names]
-        windows = pa.repeat(pa.scalar(window_id, pa.int64()), rows.num_rows)
+    def _copy_all(self, rows: pa.Table) -> None:
         text = io.BytesIO()
-        # A null is empty without quotes, and an empty text has quotes: COPY reads them so.
-        options = csv.WriteOptions(include_header=False, quoting_style="all_valid")
-        csv.write_csv(as_csv(rows.add_column(0, WINDOW, windows)), text, options)
-        columns = ", ".join(map(_quoted, names))
+        # Only texts have quotes, so a null is empty and an empty text is "": COPY reads them so.
+        options = csv.WriteOptions(include_header=False)
+        csv.write_csv(as_csv(rows), text, options)
+        columns = ", ".join(map(_quoted, rows.schema.names))
         with (
             self._connection.cursor() as cursor,
             cursor.copy(self._sql(f"copy {{table}} ({columns}) from stdin (format csv)")) as copy,
@@ -318,6 +321,23 @@ class PostgresTarget(Target):
     @staticmethod
     def _quoted(name: str) -> str:
         return ".".join(map(_quoted, name.split(".")))
+
+
+def _in_parts(windows: Sequence[WindowRows]) -> Iterator[pa.Table]:
+    """Yields the rows of windows with `window_id`, many at once: each COPY takes a while."""
+    waiting: list[pa.Table] = []
+    count = 0
+    for window in windows:
+        for batch in window.batches():
+            ids = pa.repeat(pa.scalar(window.window_id, pa.int64()), batch.num_rows)
+            waiting.append(pa.Table.from_batches([batch]).add_column(0, WINDOW, ids))
+            count += batch.num_rows
+            if count >= ROWS_AT_ONCE:
+                yield pa.concat_tables(waiting)
+                waiting = []
+                count = 0
+    if count:
+        yield pa.concat_tables(waiting)
 
 
 def type_in_postgresql(kind: pa.DataType) -> str:

@@ -1,0 +1,42 @@
+"""The task that delivers published windows to a target outside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rewindow_airflow.attempts import settings_for
+from rewindow_airflow.command_task import CommandOperator
+from rewindow_airflow.failures import mapped_errors
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class DeliverOperator(CommandOperator):
+    """Runs `rewindow deliver`: windows whose rows differ at the target are replaced there.
+
+    Its failure does not change the publication.
+
+    Args:
+        output: a published output, as `application.output`.
+        target: section [targets.NAME] of rewindow.toml.
+    """
+
+    what = "delivery"
+    ending = "A clear of this task delivers what the target does not store yet."
+
+    def __init__(self, *, output: str, target: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.stream = output
+        self.target = target
+
+    def execute(self, context: Context) -> None:
+        """Delivers the windows.
+
+        Raises:
+            AirflowFailException: the settings or the target's table are wrong.
+            AirflowException: the target has failed; Airflow tries again.
+        """
+        with mapped_errors():
+            config = settings_for(self.conn_id)
+        self.run_command(config, context, ["deliver", self.stream, self.target])

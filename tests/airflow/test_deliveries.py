@@ -1,0 +1,35 @@
+"""The task that delivers published windows, with the command in a real process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from rewindow.settings.config import Config
+from rewindow_airflow import deliver
+from tests.airflow.conftest import in_force
+from tests.airflow.test_operators import Store
+from tests.delivery.test_deliver import STREAM, config, in_lake, published, visible  # noqa: F401
+
+
+def execute(settings: Config, target: str) -> None:
+    with in_force(settings):
+        deliver(STREAM, target).execute({"task_state_store": Store()})  # type: ignore[typeddict-item]
+
+
+def test_task_delivers_what_is_published(config: Config) -> None:  # noqa: F811
+    published(config, "one", 100, 104, seed=1)
+    execute(config, "lake")
+    assert in_lake(config) == visible(config)
+    published(config, "two", 103, 109, seed=2)
+    execute(config, "lake")
+    assert in_lake(config) == visible(config)
+
+
+def test_wrong_target_fails_without_another_try(config: Config, tmp_path: Path) -> None:  # noqa: F811
+    published(config, "one", 100, 104, seed=1)
+    with pytest.raises(AirflowFailException, match=r'target "lakes" is unknown'):
+        execute(config, "lakes")
+    assert not (tmp_path / "lake").exists()
