@@ -8,7 +8,10 @@ from rewindow.operators.tuples.operator import TupleOperator
 
 
 def units_of(app: Application) -> list[list[Node]]:
-    """Returns the units of an application, where the operators of a chain are one unit. A chain has one input from outside, so that units do not wait for each other."""
+    """Returns the units of an application, where the operators of a chain are one unit.
+
+    A chain has one input from outside, so that units do not wait for each other.
+    """
     units = app.units()
     # The search for failing tuples removes tuples from the input of a single operator (R93).
     if app.failing:

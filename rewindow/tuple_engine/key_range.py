@@ -159,7 +159,7 @@ class KeyRange:
         yield from self.states()
 
     def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Takes the next tuples, sorted by window, and yields full batches of what was emitted."""
+        """Processes tuples, sorted by window, and yields full batches of what was emitted."""
         self.set_up()
         for port, window, rows, stretch in self._runs(batch):
             yield from self._go_on(window)
