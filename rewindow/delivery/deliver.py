@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from rewindow.delivery.progress_file import ProgressFile
-from rewindow.delivery.target import AT_LEAST_ONCE, RejectedRow, Target, WindowRows
+from rewindow.delivery.target import AT_LEAST_ONCE, RejectedRow, Target, WindowRows, Written
 from rewindow.errors import DeliveryError, InputError, TableError
 from rewindow.facts.seals import read_seals
 from rewindow.ledger import publish_app_id
@@ -128,7 +128,7 @@ def deliver(
         done = 0
         for part in _parts(windows):
             if not dry_run:
-                written = target.write_all(_with_rows(published, part))
+                written = _write(name, target, _with_rows(published, part))
                 for one in part if progress is not None else ():
                     progress.note(one.window_id, one.publication, one.digest)  # type: ignore[union-attr]
                 result.rejected += len(written.rejected)
@@ -145,6 +145,18 @@ def deliver(
         if progress is not None:
             progress.close()
     return result
+
+
+def _write(name: str, target: Target, windows: Sequence[WindowRows]) -> Written:
+    try:
+        return target.write_all(windows)
+    except OSError as error:
+        raise DeliveryError(
+            f'target "{name}" did not take windows {windows[0].window_id} to '
+            f"{windows[-1].window_id}",
+            detail=f"{error}. Windows before them are stored.",
+            hint="Run the command again; it continues where it stopped.",
+        ) from error
 
 
 def _published(config: Config, stream: str) -> _Published:

@@ -359,6 +359,30 @@ def test_target_that_cannot_tell_what_it_stores_needs_at_least_once(config: Conf
     assert (config.root / "forgetful.txt").read_text().split() == [str(n) for n in range(100, 105)]
 
 
+def test_full_disk_leaves_old_files_and_the_next_run_completes_them(config: Config) -> None:
+    published(config, "one", 100, 119, seed=2)
+    code = """
+import resource, sys
+from rewindow.delivery.deliver import deliver
+from rewindow.delivery.targets import target_of
+from rewindow.errors import DeliveryError
+from rewindow.settings.config import Config
+
+config = Config.load(sys.argv[1])
+target = target_of(config, "lake")
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    deliver(config, "flight_delays.delays", "lake", target)
+except DeliveryError as error:
+    print(error)
+"""
+    command = [sys.executable, "-c", code, str(config.file)]
+    ended = subprocess.run(command, capture_output=True, check=True, text=True)
+    assert 'target "lake" did not take windows 100 to 119' in ended.stdout
+    assert run(config, "lake").unchanged < 20
+    assert in_lake(config) == visible(config)
+
+
 def test_files_survive_a_crash_between_file_and_note(config: Config) -> None:
     published(config, "one", 100, 104, seed=2)
     run(config, "lake")
