@@ -68,7 +68,7 @@ def measure_delivery(tuples: int) -> Row:
             peak = max(peak, psutil.Process().memory_info().rss)
 
         began = time.perf_counter()
-        deliver(config, STREAM, "bench", target_of(config, "bench", create=True), tell=watch)
+        deliver(config, STREAM, "bench", target_of(config, "bench", create=True), report=watch)
         ours = time.perf_counter() - began
         server.stop()
     rate = plain / ours
@@ -82,7 +82,7 @@ def measure_delivery(tuples: int) -> Row:
 
 
 def _publish(config: Config, tuples: int) -> pa.Table:
-    """Makes the tables of a published output; returns its rows."""
+    """Creates the tables of a published output; returns the rows."""
     from rewindow.facts.seals import columns_text, seal_rows
     from rewindow.storage import Table
     from rewindow.storage.streams import create_stream

@@ -46,7 +46,7 @@ def deliver(
             target_of(config, target, create=create and not dry_run),
             at_least_once=config.targets[target].at_least_once,
             dry_run=dry_run,
-            tell=lambda done, of: bar.update(task, completed=done, total=of),
+            report=lambda done, of: bar.update(task, completed=done, total=of),
         )
     if as_json:
         print_json(asdict(result))

@@ -31,7 +31,7 @@ _REJECTED_KEPT = 20
 
 @dataclass
 class DeliveryResult:
-    """What a delivery did, or would do.
+    """Result of a delivery, or of a dry run.
 
     Attributes:
         stream: the output, as `application.output`.
@@ -80,7 +80,7 @@ def deliver(
     *,
     at_least_once: bool = False,
     dry_run: bool = False,
-    tell: Callable[[int, int], None] = lambda done, of: None,
+    report: Callable[[int, int], None] = lambda done, of: None,
 ) -> DeliveryResult:
     """Writes the windows of an output whose digest differs from that at the target.
 
@@ -90,23 +90,23 @@ def deliver(
         stream: an output, as `application.output`.
         name: name of the target in the settings.
         target: where they go.
-        at_least_once: whether a target that cannot tell what it stores is accepted; what was
+        at_least_once: whether a target that does not list its windows is accepted; what was
             delivered to it is then kept in the state folder.
         dry_run: whether to count only.
-        tell: called with the windows that are done, and all of them.
+        report: called with the windows that are done, and all of them.
 
     Raises:
-        InputError: no output with this name is published, or the target cannot tell what it stores.
+        InputError: no output with this name is published, or the target does not list its windows.
         OverlapError: another process delivers to the target.
         DeliveryError: a publication is not finished, or the target has failed.
-        TableError: the published table does not hold what its seals say.
+        TableError: the published table has other rows than its seals count.
     """
     published = _published(config, stream)
     progress = None
     if not target.knows_its_windows:
         if not at_least_once:
             raise InputError(
-                f'target "{name}" cannot tell what it stores',
+                f'target "{name}" does not list its windows',
                 detail="After a crash its last windows are written once more.",
                 hint=f"Define `delivered`, or set at_least_once = true in [targets.{name}].",
             )
@@ -139,7 +139,7 @@ def deliver(
                 result.removed += one.digest is None
                 result.tuples += one.tuples
             done += len(part)
-            tell(done, len(windows))
+            report(done, len(windows))
     finally:
         target.close()
         if progress is not None:
@@ -277,7 +277,7 @@ def _checked(
         yield batch
     if count != window.tuples:
         raise TableError(
-            f"window {window.window_id} has {count} rows in the published table, its seal says "
+            f"window {window.window_id} has {count} rows in the published table, its seal counts "
             f"{window.tuples}",
             hint="Another program has changed the table. Publish the window again.",
         )

@@ -1,4 +1,4 @@
-"""The windows that were delivered to a folder, or to a target that cannot tell: a line each."""
+"""Windows delivered to a folder, or to a target that does not list them: a line each."""
 
 from __future__ import annotations
 

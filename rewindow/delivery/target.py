@@ -40,7 +40,7 @@ class RejectedRow:
 
 @dataclass
 class Written:
-    """What a target did with some windows.
+    """Result of writing some windows.
 
     Attributes:
         rejected: rows that it did not take; the other rows of their windows are stored.
@@ -58,8 +58,8 @@ class Target:
     "targets.py:Webhook"`; keys of `settings` are its attributes.
 
     A window is written when the digest in `delivered` differs from that of its published rows. If a
-    window is no longer published, it is written without rows. What `write` does must be atomic with
-    what `delivered` returns; only then each window is stored exactly once.
+    window is no longer published, it is written without rows. `write` must store rows and digest in
+    one step; only then each window is stored exactly once.
 
     Example::
 
@@ -108,5 +108,5 @@ class Target:
 
     @property
     def knows_its_windows(self) -> bool:
-        """Whether the target can tell what it stores."""
+        """Whether the target lists its windows."""
         return type(self).delivered is not Target.delivered

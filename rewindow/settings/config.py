@@ -297,7 +297,7 @@ class TargetConfig(Section):
     settings: dict[str, Any] = Field(default_factory=dict)
     """Python: values of the attributes that the class declares."""
     at_least_once: bool = False
-    """Accept a target that cannot tell what it stores. After a crash, its last windows are written
+    """Accept a target that does not list its windows. After a crash, its last windows are written
     once more."""
 
 

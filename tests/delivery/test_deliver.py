@@ -300,7 +300,7 @@ def test_rows_that_the_database_rejects_are_stored_with_their_reason(
     assert run(config, "warehouse").written == 0
 
 
-def test_second_delivery_to_a_table_is_refused_while_one_runs(
+def test_second_delivery_to_a_table_fails_while_one_runs(
     config: Config, warehouse: psycopg.Connection[Any]
 ) -> None:
     published(config, "one", 100, 104, seed=1)
@@ -349,9 +349,9 @@ def test_password_is_not_in_a_message(config: Config, monkeypatch: pytest.Monkey
     assert isinstance(target_of(config, "warehouse"), PostgresTarget)
 
 
-def test_target_that_cannot_tell_what_it_stores_needs_at_least_once(config: Config) -> None:
+def test_target_that_does_not_list_its_windows_needs_at_least_once(config: Config) -> None:
     published(config, "one", 100, 104, seed=2)
-    with pytest.raises(InputError, match="cannot tell what it stores"):
+    with pytest.raises(InputError, match="does not list its windows"):
         run(config, "forgetful")
     found = run(config, "forgetful", at_least_once=True)
     assert (found.written, found.promise) == (5, "at least once")
@@ -405,7 +405,9 @@ def test_files_survive_a_crash_between_file_and_note(config: Config) -> None:
         (STREAM, "hook", "unknown key"),
     ],
 )
-def test_unknown_names_are_refused(stream: str, target: str, message: str, config: Config) -> None:
+def test_unknown_names_raise_an_error(
+    stream: str, target: str, message: str, config: Config
+) -> None:
     published(config, "one", 100, 100, seed=2)
     config.targets["hook"].settings["url"] = "x"
     with pytest.raises(RewindowError, match=message):

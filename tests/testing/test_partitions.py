@@ -143,7 +143,7 @@ class Elsewhere(Limits):
     ("operator", "message"),
     [(Unkeyed(), "emits for a broadcast tuple without a key"), (Elsewhere(), "no state in this")],
 )
-def test_broadcast_tuple_that_acts_for_all_partitions_is_refused(
+def test_broadcast_tuple_that_acts_for_all_partitions_raises_an_error(
     operator: TupleOperator, message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
@@ -206,7 +206,7 @@ class Codecs(TupleOperator):
         (Codecs(), {}, "different codecs"),
     ],
 )
-def test_wrong_partitions_are_refused_at_launch(
+def test_wrong_partitions_raise_an_error_at_launch(
     operator: TupleOperator, how: dict[str, Any], message: str
 ) -> None:
     # Rules: O59, O77, O90, X55

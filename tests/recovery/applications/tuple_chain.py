@@ -111,7 +111,7 @@ class OneBatches(TupleOperator):
     def process_batch(self, port: str, rows: pa.RecordBatch) -> None:
         for x in rows["x"].to_pylist():
             self.fold = (self.fold * 31 + x) % 1_000_003
-        # The size of batches is no part of the result.
+        # The result does not depend on the size of batches.
         self.emit_batch("out", rows)
 
 
