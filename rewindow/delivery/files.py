@@ -43,7 +43,7 @@ class FileTarget(Target):
         """See Target."""
         found = {}
         for window, digest in self._progress.digests.items():
-            # A file that somebody has deleted is written again.
+            # A deleted file is written again.
             if self._file(window).exists():
                 found[window] = digest
         return found

@@ -123,7 +123,7 @@ class KeyRange:
             self._process[name] = getattr(self._operator, f"process_{name}", None) or by_default
 
     def take(self, key: tuple[Any, ...]) -> None:
-        """Takes a key as the one that is read.
+        """Selects the key that is read.
 
         Raises:
             InputError: a broadcast tuple is processed, and another partition may have the key.
@@ -371,7 +371,7 @@ class KeyRange:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _take_broadcast(self, port: str, rows: Any) -> None:
-        """Takes tuples that come to all partitions: no key is read until the operator takes one,
+        """Processes tuples that come to all partitions: no key is read until the operator selects one,
         and each partition emits for its own keys only (O87, O101).
         """
         self._takes_broadcast = True

@@ -107,7 +107,7 @@ class Notes(TupleOperator):
 
 
 def noted(**fails: bool) -> tuple[Pass, list[str], Iterator[pa.RecordBatch]]:
-    """Returns a chain of three operators, its notes, and what it gives for four batches."""
+    """Returns a chain of three operators, its notes, and its results for four batches."""
     app = Application("noted", window="1 s")
     end: Any = app.input("events")
     Notes.notes.clear()
