@@ -371,7 +371,7 @@ class KeyRange:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _take_broadcast(self, port: str, rows: Any) -> None:
-        """Processes tuples that come to all partitions: no key is read until the operator selects one,
+        """Processes tuples of all partitions: no key is read until the operator selects one,
         and each partition emits for its own keys only (O87, O101).
         """
         self._takes_broadcast = True
