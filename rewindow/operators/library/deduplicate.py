@@ -73,7 +73,10 @@ class Deduplicate(ColumnsOperator):
     def _check(self) -> Self:
         self.check_known("key", self.key)
         self.check_time("event_at", self.event_at)
-        self.check_known("order_by", set(self.order_by) - {OFFSET})
+        self.check_known(
+            "order_by",
+            set(self.order_by) - {OFFSET},
+        )
         parse_time(self.reference)
         for name in ("expire", "span"):
             if parse_duration(getattr(self, name)) <= 0:
@@ -102,9 +105,17 @@ class Deduplicate(ColumnsOperator):
         """Returns the tuples by outcome."""
         from pyspark.sql import functions as F
 
-        check_order(context, [ROWS], self.order_by, "duplicates")
+        check_order(
+            context,
+            [ROWS],
+            self.order_by,
+            "duplicates",
+        )
         assert state is not None, "it has state columns"
-        judged = context.materialize("judged", lambda: self._judged(inputs, state, context))
+        judged = context.materialize(
+            "judged",
+            lambda: self._judged(inputs, state, context),
+        )
         columns = named_columns([WINDOW, *names_of(self.event_columns())])
         ports = {}
         for port in OUTCOMES:
@@ -129,7 +140,10 @@ class Deduplicate(ColumnsOperator):
         new = self._placed(outputs["unique"]).where(no_nulls(self.key, self.null_keys))
         columns = named_columns([*self.key, _BUCKET])
         keys = union_all([new.select(*columns), state.select(*columns)])
-        kept = keys.join(F.broadcast(start), F.col(_BUCKET) >= F.col(_START))
+        kept = keys.join(
+            F.broadcast(start),
+            F.col(_BUCKET) >= F.col(_START),
+        )
         return kept.unionByName(start, allowMissingColumns=True)
 
     def _judged(
@@ -142,23 +156,53 @@ class Deduplicate(ColumnsOperator):
         from pyspark.sql import functions as F
 
         # Keys of the state come before all tuples, as tuples of the window before the group.
-        known = state.withColumn(WINDOW, F.lit(context.first - 1))
-        rows = self._placed(inputs[ROWS]).unionByName(known, allowMissingColumns=True)
+        known = state.withColumn(
+            WINDOW,
+            F.lit(context.first - 1),
+        )
+        rows = self._placed(inputs[ROWS]).unionByName(
+            known,
+            allowMissingColumns=True,
+        )
         order = ordering(self.event_columns(), self.order_by)
         rows = with_running_max(rows, _START, "_first", order)
-        in_order = Window.partitionBy(*named_columns(self.key)).orderBy(WINDOW, *order)
+        in_order = Window.partitionBy(*named_columns(self.key)).orderBy(
+            WINDOW,
+            *order,
+        )
         if self.whole_range:
-            rows = rows.withColumn(_PLACE, F.row_number().over(in_order))
+            rows = rows.withColumn(
+                _PLACE,
+                F.row_number().over(in_order),
+            )
             rows, is_first = self._first_in_range(rows)
         else:
-            in_bucket = Window.partitionBy(*named_columns(self.key), _BUCKET)
+            in_bucket = Window.partitionBy(
+                *named_columns(self.key),
+                _BUCKET,
+            )
             in_bucket = in_bucket.orderBy(WINDOW, *order)
-            rows = rows.withColumn(_PLACE, F.row_number().over(in_bucket))
+            rows = rows.withColumn(
+                _PLACE,
+                F.row_number().over(in_bucket),
+            )
             is_first = F.col(_PLACE) == 1
-        outcome = F.when(F.col(_BUCKET) < F.col("_first"), "expired")
-        outcome = outcome.when(is_first | ~no_nulls(self.key, self.null_keys), "unique")
-        outcome = F.when(F.col(_BUCKET).isNotNull(), outcome.otherwise("duplicate"))
-        return rows.where(F.col(WINDOW) >= context.first).withColumn(_OUTCOME, outcome)
+        outcome = F.when(
+            F.col(_BUCKET) < F.col("_first"),
+            "expired",
+        )
+        outcome = outcome.when(
+            is_first | ~no_nulls(self.key, self.null_keys),
+            "unique",
+        )
+        outcome = F.when(
+            F.col(_BUCKET).isNotNull(),
+            outcome.otherwise("duplicate"),
+        )
+        return rows.where(F.col(WINDOW) >= context.first).withColumn(
+            _OUTCOME,
+            outcome,
+        )
 
     def _first_in_range(self, rows: DataFrame) -> tuple[DataFrame, Column]:
         """Returns the tuples, and whether each is the first of its key since the one before it has
@@ -192,10 +236,18 @@ class Deduplicate(ColumnsOperator):
             )
             return F.when(is_new, grown).otherwise(chosen)
 
-        places = F.aggregate(collected, nothing, judge, lambda chosen: chosen.getField("places"))
+        places = F.aggregate(
+            collected,
+            nothing,
+            judge,
+            lambda chosen: chosen.getField("places"),
+        )
         names = {name: f"_key_{number}" for number, name in enumerate(self.key)}
         first = candidates.groupBy(*keys).agg(places.alias("_places"))
-        first = first.select(*renamed_columns(names), F.explode("_places").alias("_unique"))
+        first = first.select(
+            *renamed_columns(names),
+            F.explode("_places").alias("_unique"),
+        )
         is_same = equal_or_null({**names, _PLACE: "_unique"})
         return rows.join(first, is_same, "left"), F.col("_unique").isNotNull()
 
@@ -210,7 +262,19 @@ class Deduplicate(ColumnsOperator):
         buckets = -(-expire // span)
         names = [WINDOW, *dict.fromkeys([*names_of(self.event_columns()), *self.order_by])]
         present = [name for name in names if name in rows.columns]
-        bucket = floor_div(to_us(rows, self.event_at) - start, span)
-        needed = F.greatest(F.col(_BUCKET) - (buckets - 1), F.lit(0))
-        placed = rows.select(*named_columns(present)).withColumn(_BUCKET, bucket)
-        return placed.withColumn(_START, F.when(F.col(_BUCKET).isNotNull(), needed))
+        bucket = floor_div(
+            to_us(rows, self.event_at) - start,
+            span,
+        )
+        needed = F.greatest(
+            F.col(_BUCKET) - (buckets - 1),
+            F.lit(0),
+        )
+        placed = rows.select(*named_columns(present)).withColumn(
+            _BUCKET,
+            bucket,
+        )
+        return placed.withColumn(
+            _START,
+            F.when(F.col(_BUCKET).isNotNull(), needed),
+        )

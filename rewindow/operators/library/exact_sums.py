@@ -37,7 +37,11 @@ class ExactSum:
         bin: name of the column with the bin, a further key of the first aggregation.
     """
 
-    def __init__(self, column: str, number: int) -> None:
+    def __init__(
+        self,
+        column: str,
+        number: int,
+    ) -> None:
         self.column = column
         self.bin = f"_bin_{number}"
         self.name = f"_exact_{number}"
@@ -54,8 +58,14 @@ class ExactSum:
         other = F.floor(F.log2(magnitude) / _BITS)
         bins = F.when(is_common, F.lit(None).cast("bigint"))
         for text, special in _SPECIAL.items():
-            bins = bins.when(value == F.lit(float(text)), F.lit(special).cast("bigint"))
-        rows = rows.withColumn(self.bin, bins.otherwise(other))
+            bins = bins.when(
+                value == F.lit(float(text)),
+                F.lit(special).cast("bigint"),
+            )
+        rows = rows.withColumn(
+            self.bin,
+            bins.otherwise(other),
+        )
         rest, scaled = f"{self.name}_rest", F.col(self.bin)
         # Two factors, because the power of the smallest numbers is not a double.
         factor = F.pow(F.lit(2.0), -scaled * (_BITS // 2))
@@ -66,8 +76,14 @@ class ExactSum:
             .otherwise(value * factor * factor),
         )
         for digit in self._digits:
-            rows = rows.withColumn(digit, F.col(rest).cast("bigint"))
-            rows = rows.withColumn(rest, (F.col(rest) - F.col(digit)) * _DIGIT)
+            rows = rows.withColumn(
+                digit,
+                F.col(rest).cast("bigint"),
+            )
+            rows = rows.withColumn(
+                rest,
+                (F.col(rest) - F.col(digit)) * _DIGIT,
+            )
         return rows
 
     def partials(self) -> list[Column]:
@@ -86,12 +102,21 @@ class ExactSum:
         found = first + (second + third / _DIGIT) / _DIGIT
         value = F.when(scaled.isNull(), found)
         for text, special in _SPECIAL.items():
-            value = value.when(scaled == special, F.lit(float(text)))
+            value = value.when(
+                scaled == special,
+                F.lit(float(text)),
+            )
         value = value.otherwise(found * factor * factor)
         # Two bins of a class are so far apart that the sum of both is the larger one in any
         # order. Classes are added in their order.
-        added = F.coalesce(F.sum(F.when(scaled.isNull(), value)), F.lit(0.0))
+        added = F.coalesce(
+            F.sum(F.when(scaled.isNull(), value)),
+            F.lit(0.0),
+        )
         for place in range(_CLASSES):
             is_member = F.pmod(scaled, F.lit(_CLASSES)) == place
-            added += F.coalesce(F.sum(F.when(is_member, value)), F.lit(0.0))
+            added += F.coalesce(
+                F.sum(F.when(is_member, value)),
+                F.lit(0.0),
+            )
         return F.when(F.count(first) > 0, added).alias(self.name)

@@ -69,13 +69,23 @@ class PairingOperator(ColumnsOperator):
                 raise ValueError(
                     f'on: column "{name}" is {kind} in one input, {other} in the other'
                 )
-        check_twice("on", names_of([*self.event_columns(), *self.added_columns()]))
+        check_twice(
+            "on",
+            names_of([*self.event_columns(), *self.added_columns()]),
+        )
 
     def added_columns(self) -> list[pa.Field]:
         """Returns the columns of the second port that are added."""
-        return not_named(self.other_columns(), {*BOOKKEEPING, *self.on})
+        return not_named(
+            self.other_columns(),
+            {*BOOKKEEPING, *self.on},
+        )
 
-    def rows_of(self, frame: DataFrame, columns: list[pa.Field]) -> DataFrame:
+    def rows_of(
+        self,
+        frame: DataFrame,
+        columns: list[pa.Field],
+    ) -> DataFrame:
         """Returns window, columns and order of an input's tuples."""
         names = dict.fromkeys([WINDOW, *names_of(columns), *self.order_by])
         return frame.select(*named_columns(name for name in names if name in frame.columns))
@@ -177,14 +187,33 @@ class Join(PairingOperator, SpanningOperator):
         if self.expire is None:
             rows = self.spanned(inputs, state, context).where(no_nulls(self.on, self.null_keys))
             pairs = self._paired(rows, [WINDOW], [])
-            return self.with_partial(pairs.select(*named_columns(results)), context)
-        check_order(context, [LEFT, RIGHT], self.order_by, "pairs")
+            return self.with_partial(
+                pairs.select(*named_columns(results)),
+                context,
+            )
+        check_order(
+            context,
+            [LEFT, RIGHT],
+            self.order_by,
+            "pairs",
+        )
         stored, _ = self._stored(inputs, state)
-        pairs = self._paired(stored, [], [WINDOW, _PLACE, _AT, _NOW, _UNTIL])
-        expire = parse_duration(self.expire)
-        met = _is_met("", "_right", expire) | _is_met("_right", "", expire)
-        window = F.greatest(WINDOW, f"{WINDOW}_right")
-        pairs = pairs.where(met).withColumn(WINDOW, window)
+        pairs = self._paired(
+            stored,
+            [],
+            [WINDOW, _AT, _NOW, _UNTIL],
+        )
+        left, right = F.col(WINDOW), F.col(f"{WINDOW}_right")
+        until, until_right = F.col(_UNTIL), F.col(f"{_UNTIL}_right")
+        # In a window all tuples of `left` come before those of `right`.
+        left_first = (left <= right) & (until.isNull() | (until > right))
+        left_first &= self._is_current(_AT, f"{_NOW}_right")
+        right_first = (right < left) & (until_right.isNull() | (until_right >= left))
+        right_first &= self._is_current(f"{_AT}_right", _NOW)
+        pairs = pairs.where(left_first | right_first).withColumn(
+            WINDOW,
+            F.greatest(left, right),
+        )
         return pairs.where(F.col(WINDOW) >= context.first).select(*named_columns(results))
 
     def next_state(
@@ -198,22 +227,35 @@ class Join(PairingOperator, SpanningOperator):
         from pyspark.sql import functions as F
 
         if self.expire is None:
-            return super().next_state(inputs, outputs, state, context)
+            return super().next_state(
+                inputs,
+                outputs,
+                state,
+                context,
+            )
         stored, clock = self._stored(inputs, state)
         columns = named_columns([WINDOW, *self.kept_columns().names])
         kept = stored.crossJoin(F.broadcast(clock.withColumnRenamed(_CLOCK, _LAST)))
-        is_current = F.col(_AT) >= F.col(_LAST) - parse_duration(self.expire)
-        kept = kept.where(is_current & F.col(_UNTIL).isNull()).select(*columns)
+        kept = kept.where(self._is_current(_AT, _LAST) & F.col(_UNTIL).isNull()).select(*columns)
         clock = clock.withColumn(WINDOW, F.lit(context.last))
         return kept.unionByName(clock, allowMissingColumns=True)
 
-    def _rows(self, inputs: Mapping[str, DataFrame], state: DataFrame | None) -> DataFrame:
+    def _rows(
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+    ) -> DataFrame:
         from pyspark.sql import functions as F
 
         frames = []
         for side, columns in self._sides().items():
             rows = self.rows_of(inputs[side], list(columns))
-            frames.append(rows.withColumn(_IS_RIGHT, F.lit(side == RIGHT)))
+            frames.append(
+                rows.withColumn(
+                    _IS_RIGHT,
+                    F.lit(side == RIGHT),
+                )
+            )
         rows = union_all(frames, allow_missing=True)
         names = [WINDOW, *self.kept_columns().names]
         if self.expire is not None:
@@ -233,25 +275,55 @@ class Join(PairingOperator, SpanningOperator):
 
         rows = self._rows(inputs, state)
         is_right = F.col(_IS_RIGHT)
-        at = F.when(is_right, to_us(rows, self.event_at[RIGHT]))
-        at = at.when(~is_right, to_us(rows, self.event_at[LEFT])).otherwise(F.col(_CLOCK))
+        at = F.when(
+            is_right,
+            to_us(rows, self.event_at[RIGHT]),
+        )
+        at = at.when(
+            ~is_right,
+            to_us(rows, self.event_at[LEFT]),
+        ).otherwise(F.col(_CLOCK))
         columns = [*self.event_columns(), *self.added_columns()]
         order = [is_right, *ordering(columns, self.order_by)]
-        rows = with_running_max(rows.withColumn(_AT, at), _AT, _NOW, order)
+        rows = with_running_max(
+            rows.withColumn(_AT, at),
+            _AT,
+            _NOW,
+            order,
+        )
         clock = rows.agg(F.max(_AT).alias(_CLOCK))
         known = is_right.isNotNull() & no_nulls(self.on, self.null_keys)
-        stored = rows.where(known & (F.col(_AT) >= F.col(_NOW) - parse_duration(self.expire)))
-        keys = named_columns(self.on)
-        by_key = Window.partitionBy(*keys).orderBy(WINDOW, *order)
-        stored = stored.withColumn(_PLACE, F.row_number().over(by_key))
-        by_side = Window.partitionBy(*keys, is_right).orderBy(_PLACE)
-        is_primary = F.lit(False)
-        for side in self.primary:
-            is_primary |= is_right == F.lit(side == RIGHT)
-        newer = F.when(is_primary, F.lead(_PLACE).over(by_side))
+        stored = rows.where(known & self._is_current(_AT, _NOW))
+        if not self.primary:
+            return stored.withColumn(_UNTIL, null_of("bigint")), clock
+        # The window in which a newer tuple of the key replaces this one.
+        by_side = Window.partitionBy(*named_columns(self.on), is_right).orderBy(
+            WINDOW,
+            *order,
+        )
+        is_primary = F.when(is_right, F.lit(RIGHT)).otherwise(F.lit(LEFT)).isin(*self.primary)
+        newer = F.when(
+            is_primary,
+            F.lead(WINDOW).over(by_side),
+        )
         return stored.withColumn(_UNTIL, newer), clock
 
-    def _paired(self, rows: DataFrame, equal: list[str], both: list[str]) -> DataFrame:
+    def _is_current(
+        self,
+        at: str,
+        now: str,
+    ) -> Column:
+        """Returns whether an event time is not expired at another."""
+        from pyspark.sql import functions as F
+
+        return F.col(at) >= F.col(now) - parse_duration(self.expire)
+
+    def _paired(
+        self,
+        rows: DataFrame,
+        equal: list[str],
+        both: list[str],
+    ) -> DataFrame:
         """Returns the pairs of tuples with equal keys; columns `both` are of either side, those of
         the right end with `_right`.
         """
@@ -269,18 +341,6 @@ class Join(PairingOperator, SpanningOperator):
         else:
             conditions = equal_or_null(keys)
         return left.join(right, conditions)
-
-
-def _is_met(earlier: str, later: str, expire_us: int) -> Column:
-    """Returns whether the tuple of one side was neither expired nor replaced when that of the other
-    came. The sides are given by the ends of their columns.
-    """
-    from pyspark.sql import functions as F
-
-    place = F.col(_PLACE + later)
-    until = F.col(_UNTIL + earlier)
-    is_current = F.col(_AT + earlier) >= F.col(_NOW + later) - expire_us
-    return (F.col(_PLACE + earlier) < place) & is_current & (until.isNull() | (until > place))
 
 
 class Enrich(PairingOperator):
@@ -333,16 +393,34 @@ class Enrich(PairingOperator):
         from pyspark.sql import functions as F
 
         assert state is not None, "it has state columns"
-        newest = self._newest(inputs, state, context, [WINDOW, *self.on])
+        newest = self._newest(
+            inputs,
+            state,
+            context,
+            [WINDOW, *self.on],
+        )
         added = named_columns(names_of(self.added_columns()))
-        newest = newest.select(WINDOW, *named_columns(self.on), F.struct(*added).alias("_row"))
+        newest = newest.select(
+            WINDOW,
+            *named_columns(self.on),
+            F.struct(*added).alias("_row"),
+        )
         rows = self.passed(inputs[ROWS])
-        both = union_all([rows.withColumn("_is_tuple", F.lit(True)), newest], allow_missing=True)
+        both = union_all(
+            [rows.withColumn("_is_tuple", F.lit(True)), newest],
+            allow_missing=True,
+        )
         by_key = Window.partitionBy(*named_columns(self.on))
         # The rows of the table come first in their window, because false and null sort before true.
-        so_far = by_key.orderBy(WINDOW, F.col("_is_tuple").asc_nulls_first())
+        so_far = by_key.orderBy(
+            WINDOW,
+            F.col("_is_tuple").asc_nulls_first(),
+        )
         found = F.last("_row", ignorenulls=True).over(so_far)
-        found = F.when(no_nulls(self.on, self.null_keys), found)
+        found = F.when(
+            no_nulls(self.on, self.null_keys),
+            found,
+        )
         both = both.withColumn("_row", found).where("_is_tuple")
         columns = named_columns([WINDOW, *names_of(self.event_columns())])
         for field in self.added_columns():
@@ -371,13 +449,24 @@ class Enrich(PairingOperator):
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
-        check_order(context, [TABLE], self.order_by, "rows of the table")
-        table = self.rows_of(inputs[TABLE], self._table_fields())
+        check_order(
+            context,
+            [TABLE],
+            self.order_by,
+            "rows of the table",
+        )
+        table = self.rows_of(
+            inputs[TABLE],
+            self._table_fields(),
+        )
         rows = union_all([table, state], allow_missing=True)
         order = [F.col(WINDOW), *ordering(self._table_fields(), self.order_by)]
         descending = [column.desc() for column in order]
         newest = Window.partitionBy(*named_columns(by)).orderBy(*descending)
-        return rows.withColumn(_PLACE, F.row_number().over(newest)).where(F.col(_PLACE) == 1)
+        return rows.withColumn(
+            _PLACE,
+            F.row_number().over(newest),
+        ).where(F.col(_PLACE) == 1)
 
     def _table_fields(self) -> list[pa.Field]:
         return [*self.keys(), *self.added_columns()]

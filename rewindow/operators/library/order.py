@@ -49,19 +49,37 @@ def ordering(columns: Iterable[pa.Field], order_by: Iterable[str]) -> list[Colum
     return named_columns(dict.fromkeys(names))
 
 
-def with_running_max(rows: DataFrame, of: str, name: str, order: Iterable[Column]) -> DataFrame:
+def with_running_max(
+    rows: DataFrame,
+    of: str,
+    name: str,
+    order: Iterable[Column],
+) -> DataFrame:
     """Returns the tuples with the largest value of a column so far, their own included."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     # Tuples are sorted window by window, so that windows can be sorted in parallel.
-    so_far = Window.orderBy(WINDOW).rowsBetween(Window.unboundedPreceding, -1)
+    so_far = Window.orderBy(WINDOW).rowsBetween(
+        Window.unboundedPreceding,
+        -1,
+    )
     peaks = rows.groupBy(WINDOW).agg(F.max(of).alias("_peak"))
-    before = peaks.select(WINDOW, F.max("_peak").over(so_far).alias("_before"))
+    before = peaks.select(
+        WINDOW,
+        F.max("_peak").over(so_far).alias("_before"),
+    )
     inside = Window.partitionBy(WINDOW).orderBy(*order)
     inside = inside.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     largest = F.greatest("_before", F.max(of).over(inside))
-    return rows.join(F.broadcast(before), WINDOW).withColumn(name, largest).drop("_before")
+    return (
+        rows.join(F.broadcast(before), WINDOW)
+        .withColumn(
+            name,
+            largest,
+        )
+        .drop("_before")
+    )
 
 
 def no_nulls(names: Iterable[str], null_keys: str) -> Column:
