@@ -46,6 +46,8 @@ class OperatorDescription(_Value):
             stream; an optional port without one is left out.
         properties: with the attributes that are not left as they are.
         ports: its output ports, none where they depend on properties that are wrong.
+        exchange: how the tuples of a tuple operator reach its tasks: "key", "partition id", "round
+            robin" or "one task"; None of a frame operator.
     """
 
     name: str
@@ -53,6 +55,7 @@ class OperatorDescription(_Value):
     feeds: dict[str, str] = Field(default_factory=dict)
     ports: list[PortDescription] = Field(default_factory=list)
     stateful: bool = False
+    exchange: str | None = None
     properties: list[PropertyDescription] = Field(default_factory=list)
 
 
@@ -107,8 +110,19 @@ def _operator(node: Node, sources: dict[str, str]) -> OperatorDescription:
         feeds=map_values(str, node.feeds),
         ports=ports,
         stateful=not (node.operator.wrong_properties() or node.fault) and node.operator.is_stateful,
+        exchange=_exchange(node) if node.operator.called_by_tuples else None,
         properties=[*_properties(node, sources), *_attributes(node, sources)],
     )
+
+
+def _exchange(node: Node) -> str:
+    ports = node.input_ports().values()
+    if node.spread:
+        return "round robin"
+    if not any(port.key for port in ports):
+        return "one task"
+    by_id = node.partitions or any(port.codec or port.broadcast for port in ports)
+    return "partition id" if by_id else "key"
 
 
 def _properties(node: Node, sources: dict[str, str]) -> Iterator[PropertyDescription]:

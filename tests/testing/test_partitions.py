@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rewindow.application import Application, InputPort, OutputPort
+from rewindow.application.description import describe_graph
 from rewindow.errors import InputError, ValidationFailed
 from rewindow.operators import SlidingField, TupleOperator
 from rewindow.testing import ApplicationRun, run_application
@@ -229,3 +230,23 @@ def test_stateless_operator_is_spread_without_a_unifier() -> None:
     found = run(Large(), given, {"spread": 3})
     assert rows(found) == rows(run(Large(), given))
     assert "op.out.unifier" not in found.states
+
+
+def test_description_names_the_exchange_of_each_operator() -> None:
+    found = {}
+    for name, operator, how in (
+        ("spread", SumAndCount(), {"spread": 2}),
+        ("alone", Large(), {}),
+        ("keyed", Totals(), {}),
+        ("numbered", Totals(), {"partitions": 3}),
+        ("queried", Limits(), {}),
+    ):
+        graph = describe_graph(application(operator, **how))
+        found[name] = [(one.name, one.exchange) for one in graph.operators]
+    assert found == {
+        "spread": [("op", "round robin"), ("op.out.unifier", "one task")],
+        "alone": [("op", "one task")],
+        "keyed": [("op", "key")],
+        "numbered": [("op", "partition id")],
+        "queried": [("op", "partition id")],
+    }
