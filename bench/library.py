@@ -1,4 +1,4 @@
-"""Operators of the library beside Spark queries that were written by hand, over the same rows.
+"""Operators of the library next to Spark queries that were written by hand, over the same rows.
 
     python -m bench.library [MILLIONS]
 
@@ -156,7 +156,7 @@ def measure_library(tuples: int) -> list[Row]:
 
 
 def _make_rows(spark: SparkSession, tuples: int, folder: str) -> tuple[DataFrame, DataFrame]:
-    """Returns tuples, and a quarter as many of another stream, in files."""
+    """Returns tuples of a stream and a quarter of their number of another one, in files."""
     each = tuples // WINDOWS
     common = [f"id div {each} as window_id", f"id % {each} as offset"]
     at = f"timestamp_micros(id * 1000000 div {each})"

@@ -145,7 +145,7 @@ class Application:
         are not given.
 
         `application_windows` are taken as one by the operator (W18); with `slide_windows` it looks
-        back over that many and has a result every so many (W27).
+        back over that many and has a result each time after `slide_windows` windows (W27).
 
         `partitions` divides the keys of a tuple operator between that many Spark tasks, and
         `partitioner` maps keys to partitions; `spread` divides the tuples of an operator
@@ -191,6 +191,8 @@ class Application:
         if writer.unifies:
             return
         for port, declared in writer.output_ports().items():
+            # A class may declare one instance for all its operators, and each operator needs a
+            # separate unifier. So a new instance is built from the given properties.
             own = writer.operator if declared.unifier == "self" else declared.unifier
             if not isinstance(own, FrameOperator):
                 continue

@@ -31,7 +31,7 @@ Build = Callable[..., Any]
 
 
 class Graph(Protocol):
-    """What a module needs of an application."""
+    """An application, as far as a module uses it."""
 
     declared: list[Violation]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from rewindow.delivery.progress_file import ProgressFile
-from rewindow.delivery.target import AT_LEAST_ONCE, RejectedRow, Target, WindowRows, Written
+from rewindow.delivery.target import AT_LEAST_ONCE, RejectedRow, Target, WindowRows, WriteResult
 from rewindow.errors import DeliveryError, InputError, TableError
 from rewindow.facts.seals import read_seals
 from rewindow.ledger import publish_app_id
@@ -113,7 +113,12 @@ def deliver(
         file = config.state.local() / "deliveries" / name / f"{stream}.jsonl"
         progress = ProgressFile(file, f"target {name}")
     promise = target.promise if progress is None else AT_LEAST_ONCE
-    result = DeliveryResult(stream, name, promise, published.publication)
+    result = DeliveryResult(
+        stream,
+        name,
+        promise,
+        published.publication,
+    )
     schema = pa.schema(list(map(published.data.schema.field, published.columns)))
     try:
         if progress is not None:
@@ -128,9 +133,15 @@ def deliver(
         done = 0
         for part in _parts(windows):
             if not dry_run:
-                written = _write(name, target, _with_rows(published, part))
-                for one in part if progress is not None else ():
-                    progress.note(one.window_id, one.publication, one.digest)  # type: ignore[union-attr]
+                written = _write(
+                    name,
+                    target,
+                    _with_rows(published, part),
+                )
+                # The rows are stored first: a crash in between repeats them, and loses none.
+                if progress is not None:
+                    for one in part:
+                        progress.note(one.window_id, one.publication, one.digest)
                 result.rejected += len(written.rejected)
                 result.examples = (result.examples + written.rejected)[:_REJECTED_KEPT]
                 result.notes += written.notes
@@ -147,7 +158,7 @@ def deliver(
     return result
 
 
-def _write(name: str, target: Target, windows: Sequence[WindowRows]) -> Written:
+def _write(name: str, target: Target, windows: Sequence[WindowRows]) -> WriteResult:
     try:
         return target.write_all(windows)
     except OSError as error:
@@ -170,6 +181,8 @@ def _published(config: Config, stream: str) -> _Published:
         )
     data = open_published(config, stream)
     seals = open_published(config, windows_name(stream))
+    # A publication commits the rows before the seals. Between the two commits, the rows of a window
+    # are not those of its seal.
     number = max(data.txn(publish_app_id(stream)), 0)
     if max(seals.txn(publish_app_id(windows_name(stream))), 0) != number:
         raise DeliveryError(
@@ -182,12 +195,25 @@ def _published(config: Config, stream: str) -> _Published:
         *(rows[name].to_pylist() for name in ("window_id", "digest", "float_digest")), strict=True
     ):
         digests[window] = f"{digest}/{floats}" if floats else digest
-    tuples = dict(zip(rows["window_id"].to_pylist(), rows["tuples"].to_pylist(), strict=True))
+    tuples = dict(
+        zip(
+            rows["window_id"].to_pylist(),
+            rows["tuples"].to_pylist(),
+            strict=True,
+        )
+    )
+    # Only the columns of the output are delivered: the table also has those of Rewindow itself.
     sealed: set[str] = set()
     for text in rows["columns"].unique().to_pylist():
         sealed |= json.loads(text).keys()
     columns = [name for name in data.schema.names if name in sealed]
-    return _Published(data, columns, number, digests, tuples)
+    return _Published(
+        data,
+        columns,
+        number,
+        digests,
+        tuples,
+    )
 
 
 def _windows_to_write(published: _Published, known: Mapping[int, str]) -> list[WindowRows]:
@@ -199,7 +225,15 @@ def _windows_to_write(published: _Published, known: Mapping[int, str]) -> list[W
         digest = published.digests.get(window)
         if digest != known.get(window):
             tuples = published.tuples.get(window, 0) if digest is not None else 0
-            windows.append(WindowRows(window, published.publication, digest, tuples, tuple))
+            windows.append(
+                WindowRows(
+                    window,
+                    published.publication,
+                    digest,
+                    tuples,
+                    tuple,
+                )
+            )
     return windows
 
 
@@ -223,13 +257,19 @@ def _with_rows(published: _Published, windows: Sequence[WindowRows]) -> list[Win
     """Returns windows with what reads their rows; those of several windows are read together."""
     if len(windows) == 1:
         [one] = windows
-        batches = partial(_checked, one, partial(_read_in_parts, published, one.window_id))
+        batches = partial(
+            _checked,
+            one,
+            partial(_read_in_parts, published, one.window_id),
+        )
         return [_with(one, batches)]
     ids = ", ".join(str(one.window_id) for one in windows if one.tuples)
     rows = None
     if ids:
         columns = ", ".join(map(quoted, ["window_id", *published.columns]))
         rows = query(f"select {columns} from t where window_id in ({ids})", t=published.data)
+        # One query reads the windows of a part, since each query opens all files of the table.
+        # Sorted rows are then cut into windows without a scan for each window.
         rows = rows.sort_by("window_id").combine_chunks()
         numbers = rows["window_id"].to_numpy()
     found = []
@@ -239,7 +279,16 @@ def _with_rows(published: _Published, windows: Sequence[WindowRows]) -> list[Win
             begin, end = np.searchsorted(numbers, [one.window_id, one.window_id + 1])
             of_window = rows.slice(begin, end - begin).drop_columns("window_id")
             parts = of_window.to_batches(_BATCH)
-        found.append(_with(one, partial(_checked, one, partial(iter, parts))))
+        found.append(
+            _with(
+                one,
+                partial(
+                    _checked,
+                    one,
+                    partial(iter, parts),
+                ),
+            )
+        )
     return found
 
 
@@ -256,7 +305,11 @@ def _with(window: WindowRows, batches: Callable[[], Iterable[pa.RecordBatch]]) -
 def _read_in_parts(published: _Published, window: int) -> Iterator[pa.RecordBatch]:
     columns = ", ".join(map(quoted, published.columns))
     sql = f"select {columns} from t where window_id = {window}"
-    for part in query_in_parts(sql, _BATCH, t=published.data):
+    for part in query_in_parts(
+        sql,
+        _BATCH,
+        t=published.data,
+    ):
         yield from part.to_batches()
 
 

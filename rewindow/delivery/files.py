@@ -65,9 +65,16 @@ class FileTarget(Target):
                 self._write_rows(stream, batches)
                 stream.flush()
                 os.fsync(stream.fileno())
+            # Within a folder a rename is atomic: readers open the old file or the new one.
             new.rename(file)
         self._sync_folder()
-        self._progress.note(window_id, publication, digest)
+        # The entry follows the file. If the process dies in between, the same rows are written
+        # once more over the file.
+        self._progress.note(
+            window_id,
+            publication,
+            digest,
+        )
 
     def close(self) -> None:
         """See Target."""

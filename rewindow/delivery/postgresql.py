@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from rewindow.delivery.csv_rows import as_csv
-from rewindow.delivery.target import RejectedRow, Target, WindowRows, Written
+from rewindow.delivery.target import RejectedRow, Target, WindowRows, WriteResult
 from rewindow.errors import DeliveryError, InputError, OverlapError
 
 WINDOW = "window_id"
@@ -119,16 +119,26 @@ class PostgresTarget(Target):
         batches: Iterable[pa.RecordBatch],
     ) -> None:
         """See Target."""
-        self.write_all([WindowRows(window_id, publication, digest, 0, lambda: batches)])
+        self.write_all(
+            [
+                WindowRows(
+                    window_id,
+                    publication,
+                    digest,
+                    0,
+                    lambda: batches,
+                )
+            ]
+        )
 
-    def write_all(self, windows: Sequence[WindowRows]) -> Written:
+    def write_all(self, windows: Sequence[WindowRows]) -> WriteResult:
         """See Target. All windows are stored, or none (R66).
 
         Raises:
             InputError: the table has rows of a window that was never delivered.
             DeliveryError: the database has failed; nothing of these windows is stored.
         """
-        written = Written()
+        written = WriteResult()
         ids = f"windows {windows[0].window_id} to {windows[-1].window_id}"
         with self._failures(f"nothing of {ids} is stored"), self._connection.transaction():
             self._remove(windows, written)
@@ -159,6 +169,7 @@ class PostgresTarget(Target):
         """Keeps other processes from delivering to the table, until this connection ends."""
         name = f"rewindow/{self._table}"
         locked = self._execute("select pg_try_advisory_lock(hashtextextended(%s, 0))", (name,))
+        # The lock belongs to the session: it ends with the connection, however the process ends.
         if not locked.fetchone()[0]:
             raise OverlapError(
                 f"another process delivers to table {self._table}",
@@ -199,12 +210,14 @@ class PostgresTarget(Target):
                     hint="Change the table, or deliver to another one.",
                 )
 
-    def _remove(self, windows: Sequence[WindowRows], written: Written) -> None:
+    def _remove(self, windows: Sequence[WindowRows], written: WriteResult) -> None:
         """Removes the rows of windows and what is known of them.
 
         Raises:
             InputError: another program has written rows of these windows.
         """
+        # The entries of the windows are removed with their rows. If the process dies before the
+        # commit, the database keeps both.
         ids = [window.window_id for window in windows]
         place = (self._table, self._stream, ids)
         mine = "where target = %s and stream = %s and window_id = any(%s)"
@@ -219,6 +232,8 @@ class PostgresTarget(Target):
                 (ids,),
             )
         )
+        # Rows of a window without an entry are not those of an earlier delivery: another program
+        # has written them, and they could not be restored.
         for window, tuples in removed.items():
             if window not in known:
                 raise InputError(
@@ -235,7 +250,7 @@ class PostgresTarget(Target):
                     f"delivered and {removed.get(window, 0)} were found; it is replaced"
                 )
 
-    def _insert(self, windows: Sequence[WindowRows], written: Written) -> None:
+    def _insert(self, windows: Sequence[WindowRows], written: WriteResult) -> None:
         """Inserts the rows of windows, then what is known of them."""
         stored = {window.window_id: 0 for window in windows}
         publications = {window.window_id: window.publication for window in windows}
@@ -259,6 +274,7 @@ class PostgresTarget(Target):
                     ),
                 )
             written.rejected += rejected
+        # A COPY for all windows, since a part has up to 500 of them.
         entries = []
         for window in windows:
             tuples = stored[window.window_id]
@@ -288,7 +304,13 @@ class PostgresTarget(Target):
             if rows.num_rows == 1:
                 reason = str(error).partition("\n")[0]
                 [row] = rows.to_pylist()
-                return [RejectedRow(row.pop(WINDOW), reason, row)]
+                return [
+                    RejectedRow(
+                        row.pop(WINDOW),
+                        reason,
+                        row,
+                    )
+                ]
             middle = rows.num_rows // 2
             return self._copy(rows.slice(0, middle)) + self._copy(rows.slice(middle))
         return []
@@ -297,7 +319,11 @@ class PostgresTarget(Target):
         text = io.BytesIO()
         # Only texts have quotes, so a null is empty and an empty text is "": COPY reads them so.
         options = csv.WriteOptions(include_header=False)
-        csv.write_csv(as_csv(rows), text, options)
+        csv.write_csv(
+            as_csv(rows),
+            text,
+            options,
+        )
         columns = ", ".join(map(_quoted, rows.schema.names))
         with (
             self._connection.cursor() as cursor,
@@ -330,7 +356,13 @@ def _in_parts(windows: Sequence[WindowRows]) -> Iterator[pa.Table]:
     for window in windows:
         for batch in window.batches():
             ids = pa.repeat(pa.scalar(window.window_id, pa.int64()), batch.num_rows)
-            waiting.append(pa.Table.from_batches([batch]).add_column(0, WINDOW, ids))
+            waiting.append(
+                pa.Table.from_batches([batch]).add_column(
+                    0,
+                    WINDOW,
+                    ids,
+                )
+            )
             count += batch.num_rows
             if count >= ROWS_AT_ONCE:
                 yield pa.concat_tables(waiting)

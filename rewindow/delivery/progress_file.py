@@ -40,6 +40,7 @@ class ProgressFile:
                 f"another process delivers to {self._what}",
                 hint="Wait until it has ended, and run the command again.",
             ) from None
+        # The lock is held from here on, so no other process appends while the lines are read.
         file.seek(0)
         whole = 0
         for line in file.read().splitlines(keepends=True):
@@ -51,6 +52,7 @@ class ProgressFile:
                 self.digests.pop(entry["window_id"], None)
             else:
                 self.digests[entry["window_id"]] = entry["digest"]
+        # The rest of a line that was not completed would damage the next one.
         file.truncate(whole)
 
     def note(self, window_id: int, publication: int, digest: str | None) -> None:

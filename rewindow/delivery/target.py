@@ -39,7 +39,7 @@ class RejectedRow:
 
 
 @dataclass
-class Written:
+class WriteResult:
     """Result of writing some windows.
 
     Attributes:
@@ -78,7 +78,11 @@ class Target:
 
     def __init__(self, **settings: object) -> None:
         for name, value in settings.items():
-            setattr(self, name, value)
+            setattr(
+                self,
+                name,
+                value,
+            )
 
     def open(self, stream: str, columns: pa.Schema) -> None:
         """Prepares the target for an output, named `application.output`, with its columns."""
@@ -97,11 +101,16 @@ class Target:
         """Replaces the rows of a window, and stores its digest; without a digest, removes both."""
         raise NotImplementedError
 
-    def write_all(self, windows: Sequence[WindowRows]) -> Written:
+    def write_all(self, windows: Sequence[WindowRows]) -> WriteResult:
         """Replaces the rows of several windows; a target with transactions does so in one."""
         for one in windows:
-            self.write(one.window_id, one.publication, one.digest, one.batches())
-        return Written()
+            self.write(
+                one.window_id,
+                one.publication,
+                one.digest,
+                one.batches(),
+            )
+        return WriteResult()
 
     def close(self) -> None:
         """Closes what `open` has opened; also called after an error."""

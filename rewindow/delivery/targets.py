@@ -33,18 +33,38 @@ def target_of(config: Config, name: str, *, create: bool = False) -> Target:
     if settings.format == "postgresql":
         from rewindow.delivery.postgresql import PostgresTarget
 
-        variable = _needed(name, "url_env", settings.url_env)
+        variable = _needed(
+            name,
+            "url_env",
+            settings.url_env,
+        )
         url = os.environ.get(variable)
         if not url:
             raise InputError(
                 f"the environment variable {variable} is not set",
                 detail=f"[targets.{name}] reads the URL of the database from it.",
             )
-        table = _needed(name, "table", settings.table)
-        return PostgresTarget(url, table, create=create)
+        table = _needed(
+            name,
+            "table",
+            settings.table,
+        )
+        return PostgresTarget(
+            url,
+            table,
+            create=create,
+        )
     if settings.format == "python":
-        return _own_target(config, name, settings)
-    folder = config.root / _needed(name, "folder", settings.folder)
+        return _own_target(
+            config,
+            name,
+            settings,
+        )
+    folder = config.root / _needed(
+        name,
+        "folder",
+        settings.folder,
+    )
     return FileTarget(folder, settings.format)
 
 
@@ -56,7 +76,11 @@ def _needed(name: str, key: str, value: str | None) -> str:
 
 def _own_target(config: Config, name: str, settings: TargetConfig) -> Target:
     """Returns an instance of a class of the project, named as FILE:CLASS."""
-    source = _needed(name, "source", settings.source)
+    source = _needed(
+        name,
+        "source",
+        settings.source,
+    )
     file, _, kind = source.partition(":")
     path = config.root / file
     if not kind or not path.is_file():
@@ -64,7 +88,11 @@ def _own_target(config: Config, name: str, settings: TargetConfig) -> Target:
             f'[targets.{name}] source = "{source}" must be FILE:CLASS, and the file must exist',
             detail=f"Read as {path}.",
         )
-    found = getattr(_module(path), kind, None)
+    found = getattr(
+        _module(path),
+        kind,
+        None,
+    )
     if not (isinstance(found, type) and issubclass(found, Target)):
         raise InputError(f"{path} has no class {kind} that is a rewindow.delivery.Target")
     unknown = sorted(set(settings.settings) - set(_attributes(found)))

@@ -154,6 +154,7 @@ class GroupCache:
         named = make(_TaskFiles(tasks.uri, columns, self._epoch, grid=grid)).toArrow().to_pylist()
         check_failing(operator, named)
         check_foreign(named)
+        # Reports of partitions are rows without a file.
         self.partitions[operator] = partitions_reported(named)
         named = [row for row in named if row["part"] in schemas]
         self.emitted[operator] = sum(

@@ -50,6 +50,8 @@ def operator_partitions(timings: Iterable[GroupTiming]) -> list[OperatorPartitio
     for operator, of_partition in sorted(rows.items()):
         number, most = max(of_partition.items(), key=lambda item: item[1])
         total = sum(of_partition.values())
+        # A unifier sees all partial results. If it emits more than a partition gets, the operators
+        # after it have most of the work.
         is_unifier = operator.endswith(".unifier")
         advice = ""
         if is_unifier and emitted[operator] > total / len(of_partition):

@@ -4,6 +4,6 @@ read.
 
 from rewindow.playback.player import PlaybackStopped, play
 from rewindow.playback.report import PlaybackReport
-from rewindow.playback.targets import Target, on_port, to_stdout
+from rewindow.playback.targets import Receiver, on_port, to_stdout
 
-__all__ = ["PlaybackReport", "PlaybackStopped", "Target", "on_port", "play", "to_stdout"]
+__all__ = ["PlaybackReport", "PlaybackStopped", "Receiver", "on_port", "play", "to_stdout"]

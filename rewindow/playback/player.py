@@ -24,7 +24,7 @@ from rewindow.facts.seals import read_seals, sealed_range
 from rewindow.names import did_you_mean
 from rewindow.playback.lines import json_lines
 from rewindow.playback.report import Delays, PlaybackReport, delays_of
-from rewindow.playback.targets import ReaderGone, Target
+from rewindow.playback.targets import ReaderGone, Receiver
 from rewindow.progress.listener import Listener, Silent
 from rewindow.sequences import quantity
 from rewindow.settings.config import Config
@@ -104,7 +104,7 @@ class _Part:
 def play(  # noqa: PLR0913 - each is an option of the verb
     config: Config,
     stream: str,
-    target: Target,
+    target: Receiver,
     *,
     speed: float | None = 1.0,
     first: int | None = None,
@@ -275,7 +275,7 @@ class _Player:
     def __init__(
         self,
         report: PlaybackReport,
-        target: Target,
+        target: Receiver,
         listener: Listener,
         clock: Clock,
         grid: Grid,

@@ -23,7 +23,7 @@ class ReaderGone(ConnectionError):
         self.taken = taken
 
 
-class Target(Protocol):
+class Receiver(Protocol):
     """Takes bytes; it may block as long as its reader is busy.
 
     Raises:
@@ -35,7 +35,7 @@ class Target(Protocol):
 
 
 @contextmanager
-def to_stdout() -> Iterator[Target]:
+def to_stdout() -> Iterator[Receiver]:
     """Gives the target that writes to standard output, past Python's own buffer: a tuple is there
     when it is due.
     """
@@ -55,7 +55,7 @@ def _send(write: Callable[[memoryview], int], data: bytes) -> None:
 
 
 @contextmanager
-def on_port(port: int, say: Callable[[str], None] = lambda line: None) -> Iterator[Target]:
+def on_port(port: int, say: Callable[[str], None] = lambda line: None) -> Iterator[Receiver]:
     """Listens on a port of this machine only, waits for one reader, and gives the target that sends
     to it.
 

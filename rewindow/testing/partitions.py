@@ -26,7 +26,12 @@ def partitions_of(one: Pass, rows: pa.RecordBatch, count: int) -> Any:
     """
     places = rows[SORT_KEY].to_numpy()
     if one.placing.spread:
-        return _round_robin(one, rows, places, count)
+        return _round_robin(
+            one,
+            rows,
+            places,
+            count,
+        )
     if count == 1:
         return np.zeros(rows.num_rows, np.int64)
     keys = rows.select(one.keys)
@@ -36,6 +41,7 @@ def partitions_of(one: Pass, rows: pa.RecordBatch, count: int) -> Any:
         hashes = row_hashes(pa.Table.from_batches([keys])).view(np.int64)
     if one.placing.partitioner == "apex":
         hashes = hashes & mask_of(count)
+    # The remainder of a negative hash is not negative here, as with pmod of Spark.
     found = hashes % count
     broadcast = [one.inputs[place].tag for place in one.broadcast]
     found[np.isin(tag_of(places), broadcast)] = EVERY

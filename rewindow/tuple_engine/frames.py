@@ -54,7 +54,12 @@ def emitted_frames(
     context: OperatorContext,
 ) -> dict[str, DataFrame]:
     """Returns what a group emits on each port: `window_id` and its columns."""
-    found = _parts(operator, inputs, state, context)
+    found = _parts(
+        operator,
+        inputs,
+        state,
+        context,
+    )
     return {port: found[port] for port in operator.output_ports()}
 
 
@@ -67,7 +72,12 @@ def states_after(
     """Returns the state rows after a group, of the same pass; a key that is gone is marked where
     there are keys.
     """
-    found = _parts(operator, inputs, state, context)[STATE].drop(WINDOW, EMITTED)
+    found = _parts(
+        operator,
+        inputs,
+        state,
+        context,
+    )[STATE].drop(WINDOW, EMITTED)
     if operator.placing.spread and operator.fields:
         return _merged(operator, found)
     return found if operator.state_increments else found.drop(DELETED)
@@ -79,7 +89,11 @@ def _merged(operator: TupleOperator, states: DataFrame) -> DataFrame:
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = pa.Table.from_batches(batches, schema=operator.state_columns())
-        yield from merge_states(operator, rows, name).to_batches()
+        yield from merge_states(
+            operator,
+            rows,
+            name,
+        ).to_batches()
 
     return states.coalesce(1).mapInArrow(run, states.schema)
 
@@ -95,11 +109,30 @@ def _parts(
     """
     tags = _alone(operator, context).parts
     if context.parts is None:
-        rows = one_pass(operator, inputs, state, context=context)
-        return map_values(lambda columns: _untagged(rows, columns, context), tags)
+        rows = one_pass(
+            operator,
+            inputs,
+            state,
+            context=context,
+        )
+        return map_values(
+            lambda columns: _untagged(
+                rows,
+                columns,
+                context,
+            ),
+            tags,
+        )
     schemas = map_values(lambda columns: columns.schema, tags)
     return context.parts(
-        schemas, lambda sink: one_pass(operator, inputs, state, context=context, sink=sink)
+        schemas,
+        lambda sink: one_pass(
+            operator,
+            inputs,
+            state,
+            context=context,
+            sink=sink,
+        ),
     )
 
 
@@ -153,10 +186,19 @@ def pass_of(
         inputs: what feeds it from outside, by operator and port.
         states: those before the group, by operator.
     """
-    placed = _divided(one, inputs, states, context)
+    placed = _divided(
+        one,
+        inputs,
+        states,
+        context,
+    )
     names = placed.columns
     # Only ports without an order bring a hash to sort by.
-    ordered = placed.sortWithinPartitions(SORT_KEY, _ORDER, *{_HASH}.intersection(names))
+    ordered = placed.sortWithinPartitions(
+        SORT_KEY,
+        _ORDER,
+        *{_HASH}.intersection(names),
+    )
     sent = []
     for name in one.sent.names:
         sent.append(name if name in names else F.lit(None).alias(name))
@@ -178,9 +220,20 @@ def pass_of(
         fused = Pass(members)
         failing: list[FailingTuple] = []
         taken = failing if reports else None
-        made = fused.run(alone, meter.count(batches), controls=controls, failing=taken)
+        made = fused.run(
+            alone,
+            meter.count(batches),
+            controls=controls,
+            failing=taken,
+        )
         if sink is not None:
-            made = sink(untagged(fused.parts, alone.first - 1, made))
+            made = sink(
+                untagged(
+                    fused.parts,
+                    alone.first - 1,
+                    made,
+                )
+            )
         try:
             yield from made
         except ForeignTuples as error:
@@ -222,7 +275,11 @@ def _divided(
             )
     for name, columns in one.loaded.items():
         if name in states:
-            tagged = _tagged_state(states[name], columns, context)
+            tagged = _tagged_state(
+                states[name],
+                columns,
+                context,
+            )
             if division.names_partitions:
                 tagged = tagged.withColumn(PARTITION, division.of_state())
             parts.append(tagged)
@@ -246,7 +303,11 @@ def _tagged(
         of_row = partition(_hash(columns.schema), F.col(_OFFSET) if is_recorded else None)
         found.append(of_row.alias(PARTITION))
     if context.reports_failing:
-        key = tuple_key(frame, columns.schema, has_offset=has_offset)
+        key = tuple_key(
+            frame,
+            columns.schema,
+            has_offset=has_offset,
+        )
         found.append(key.alias(TUPLE_KEY))
     if EMITTED in frame.columns:
         is_foreign = F.col(EMITTED) >= FOREIGN_OFFSET
@@ -286,7 +347,16 @@ def _tagged_state(
     context: OperatorContext,
 ) -> DataFrame:
     before = context.first - 1
-    return state.select(*_at(sort_key(before, columns.tag, before)), *_named(columns))
+    return state.select(
+        *_at(
+            sort_key(
+                before,
+                columns.tag,
+                before,
+            )
+        ),
+        *_named(columns),
+    )
 
 
 def _at(place: int) -> tuple[Column, Column]:
@@ -299,7 +369,11 @@ def _named(columns: Columns) -> list[Column]:
     as microseconds.
     """
     found = []
-    for field, name in zip(columns.schema, columns.names, strict=True):
+    for field, name in zip(
+        columns.schema,
+        columns.names,
+        strict=True,
+    ):
         column = _declared(field)
         value = (
             F.unix_micros(column.cast("timestamp")) if pa.types.is_timestamp(field.type) else column
@@ -324,7 +398,11 @@ def _untagged(
 ) -> DataFrame:
     place = F.col(SORT_KEY)
     values = []
-    for field, sent in zip(columns.schema, columns.names, strict=True):
+    for field, sent in zip(
+        columns.schema,
+        columns.names,
+        strict=True,
+    ):
         column = F.timestamp_micros(sent) if pa.types.is_timestamp(field.type) else F.col(sent)
         values.append(column.cast(_type_of(field)).alias(field.name))
     window = F.shiftright(place, WINDOW_BITS) + F.lit(context.first - 1)

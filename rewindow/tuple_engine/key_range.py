@@ -374,6 +374,8 @@ class KeyRange:
         """Processes tuples of all partitions: no key is read until the operator selects one,
         and each partition emits for its own keys only (O87, O101).
         """
+        # All partitions process the same tuple. An emission without a key would be repeated in each
+        # of them, and a new key would get state in each of them.
         self._takes_broadcast = True
         self._out.require_key(self._state)
         if self._in_batches:

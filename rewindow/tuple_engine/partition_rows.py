@@ -42,6 +42,7 @@ class PartitionMeter:
         """Returns the row of `WRITTEN` that reports the partition."""
         from pyspark import TaskContext
 
+        # Outside of Spark, as in tests, there is one task.
         task = TaskContext.get()
         seconds = round(time.monotonic() - self._began, 3)
         found = PartitionRows(task.partitionId() if task else 0, self._rows, seconds)

@@ -81,16 +81,30 @@ class Division:
     def _by_id(self, rows: DataFrame) -> DataFrame:
         schema = self._key_schema()
         keys = {}
-        for field, sent in zip(schema, self._pass.keys, strict=True):
+        for field, sent in zip(
+            schema,
+            self._pass.keys,
+            strict=True,
+        ):
             is_time = pa.types.is_timestamp(field.type)
             column = F.timestamp_micros(sent) if is_time else F.col(sent)
             keys[field.name] = column.cast(_type_of(field))
+        # Rows of state and tuples get their partition from the same expression over the same
+        # columns, so a key and its state meet in one task (O92).
         partitioner = self._placing.partitioner
         if partitioner in (None, "apex"):
-            chosen = self._by_hash(schema, keys, is_apex=partitioner is not None)
+            chosen = self._by_hash(
+                schema,
+                keys,
+                is_apex=partitioner is not None,
+            )
             placed = rows.withColumn(PARTITION, F.coalesce(PARTITION, chosen))
         else:
-            placed = self._by_expression(rows, keys, str(partitioner))
+            placed = self._by_expression(
+                rows,
+                keys,
+                str(partitioner),
+            )
         return placed.repartitionById(self._count, PARTITION)
 
     def _by_hash(self, schema: pa.Schema, keys: dict[str, Column], *, is_apex: bool) -> Column:
@@ -137,6 +151,8 @@ class Division:
                 f'the partitioner "{expression}" is random',
                 detail="A key must be in the same partition whenever it comes.",
             )
+        # Spark would take any number modulo the partitions, and send null to the first one: a
+        # wrong partitioner would go unnoticed.
         value = F.col("_rw_chosen").cast("bigint")
         wrong = F.concat(
             F.lit(f'the partitioner "{expression}" returns '),
@@ -173,6 +189,7 @@ def java_hash_of(column: Column, field: pa.Field) -> Column:
     elif isinstance(kind, StringType):
         found = _java_text(column)
     elif field.type == pa.int64():
+        # Java folds the upper half of a long into the lower one.
         high = F.shiftrightunsigned(column, 32)
         found = _as_int(column.bitwiseXOR(high).bitwiseAND(F.lit(_INT - 1)))
     else:
@@ -188,11 +205,22 @@ def _java_text(column: Column) -> Column:
         F.array().cast("array<int>")
     )
 
+    # Arithmetic in 64 bits, cut to 32 after each step: ANSI mode refuses an overflow.
     def step(hashed: Column, place: Column) -> Column:
-        unit = F.conv(F.hex(F.substring(units, place * 2 + 1, F.lit(2))), 16, 10)
+        unit = F.conv(
+            F.hex(F.substring(units, place * 2 + 1, F.lit(2))),
+            16,
+            10,
+        )
         return (hashed * 31 + unit.cast("bigint")).bitwiseAND(F.lit(_INT - 1))
 
-    return _as_int(F.aggregate(places, F.lit(0).cast("bigint"), step))
+    return _as_int(
+        F.aggregate(
+            places,
+            F.lit(0).cast("bigint"),
+            step,
+        )
+    )
 
 
 def _java_list(hashes: Sequence[Column]) -> Column:

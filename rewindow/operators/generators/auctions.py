@@ -43,20 +43,48 @@ class Auctions(Generator):
 
     def rows(self, window_id: int, part: int, random: np.random.Generator) -> pa.RecordBatch:
         """Returns persons, auctions and bids."""
-        slots = self.slots(window_id, part, random)
+        slots = self.slots(
+            window_id,
+            part,
+            random,
+        )
         size = len(slots.numbers)
         group, place = np.divmod(slots.numbers, _GROUP)
         is_person, is_bid = place == 0, place > _AUCTIONS
         is_auction = ~is_person & ~is_bid
         # The group of a tuple starts with a person, so persons 0 to `group` exist.
-        chosen = random.integers(0, group + 1, size)
-        persons = np.where(is_person, group, chosen)
+        chosen = random.integers(
+            0,
+            group + 1,
+            size,
+        )
+        persons = np.where(
+            is_person,
+            group,
+            chosen,
+        )
         newest = (group + 1) * _AUCTIONS - 1
-        back = self.pick(np.minimum(newest + 1, self.open_auctions), size, random)
-        auctions = np.where(is_bid, newest - back, group * _AUCTIONS + place - 1)
-        prices = random.integers(100, 1_000_000, size)
+        back = self.pick(
+            np.minimum(newest + 1, self.open_auctions),
+            size,
+            random,
+        )
+        auctions = np.where(
+            is_bid,
+            newest - back,
+            group * _AUCTIONS + place - 1,
+        )
+        prices = random.integers(
+            100,
+            1_000_000,
+            size,
+        )
         event_us = slots.event_at.cast(pa.int64()).to_numpy()
-        closes_us = event_us + random.integers(1_000_000, _LONGEST_US, size)
+        closes_us = event_us + random.integers(
+            1_000_000,
+            _LONGEST_US,
+            size,
+        )
         return pa.record_batch(
             [
                 slots.arrived_at,
@@ -64,7 +92,11 @@ class Auctions(Generator):
                 _KINDS.take(pa.array(1 - is_person + is_bid)),
                 pa.array(persons),
                 pa.array(auctions, mask=is_person),
-                pa.array(closes_us, TIME, mask=~is_auction),
+                pa.array(
+                    closes_us,
+                    TIME,
+                    mask=~is_auction,
+                ),
                 pa.array(prices, mask=is_person),
             ],
             schema=self.columns,

@@ -106,15 +106,39 @@ class Generator(BaseModel):
     _grid: Grid = PrivateAttr(default=_SECOND)
 
     seed: int = 0
-    parts: int = Field(default=1, ge=1, le=1_000)
-    rate: int = Field(default=100, ge=1, le=10_000_000)
-    skew: float = Field(default=0, ge=0, le=10)
+    parts: int = Field(
+        default=1,
+        ge=1,
+        le=1_000,
+    )
+    rate: int = Field(
+        default=100,
+        ge=1,
+        le=10_000_000,
+    )
+    skew: float = Field(
+        default=0,
+        ge=0,
+        le=10,
+    )
     disorder: Annotated[DurationUs, AfterValidator(zero_or_more)] = 0
     lulls: Lulls = Lulls(after=1, windows=0)
-    poison: float = Field(default=0, ge=0, lt=1)
+    poison: float = Field(
+        default=0,
+        ge=0,
+        lt=1,
+    )
     clock_steps: ClockSteps = ClockSteps(every=1, by=0)
-    begin: datetime = datetime(2026, 1, 1)
-    windows: int | None = Field(default=None, ge=1, le=WINDOWS_MAX)
+    begin: datetime = datetime(
+        2026,
+        1,
+        1,
+    )
+    windows: int | None = Field(
+        default=None,
+        ge=1,
+        le=WINDOWS_MAX,
+    )
     tuples: int | None = Field(default=None, ge=1)
 
     def rows(self, window_id: int, part: int, random: np.random.Generator) -> pa.RecordBatch:
@@ -153,7 +177,11 @@ class Generator(BaseModel):
         # A digest of a text separates the numbers, so that no two parts share random numbers.
         text = f"{self.seed} {part} {window_id}".encode()
         random = np.random.default_rng(int.from_bytes(hashlib.sha256(text).digest(), "big"))
-        batch = self.rows(window_id, part, random)
+        batch = self.rows(
+            window_id,
+            part,
+            random,
+        )
         where = f"{type(self).__name__}, part {part} of window {window_id}"
         if batch.schema != self.columns:
             found = f"{str(batch.schema).splitlines()}; declared are"
@@ -167,8 +195,16 @@ class Generator(BaseModel):
                 f"a tuple of {where}, has an arrival outside the window",
                 hint="Take arrivals from `slots`.",
             )
-        arrivals = pc.if_else(random.random(batch.num_rows) < self.poison, None, arrivals)
-        return batch.set_column(place, self.columns.field(place), arrivals)
+        arrivals = pc.if_else(
+            random.random(batch.num_rows) < self.poison,
+            None,
+            arrivals,
+        )
+        return batch.set_column(
+            place,
+            self.columns.field(place),
+            arrivals,
+        )
 
     def slots(self, window_id: int, part: int, random: np.random.Generator) -> Slots:
         """Returns numbers, arrivals and event times of the tuples that belong to a part of a
@@ -180,12 +216,24 @@ class Generator(BaseModel):
         inside = np.arange(count * part // self.parts, count * (part + 1) // self.parts)
         # Each tuple has its own slice of the window, so arrivals ascend from part to part.
         width_us = self._grid.width_us
-        within_us = inside * width_us + random.integers(0, width_us, len(inside))
+        within_us = inside * width_us + random.integers(
+            0,
+            width_us,
+            len(inside),
+        )
         arrived_us = self._grid.start_us(window_id) + within_us // max(count, 1)
-        event_us = arrived_us - random.integers(0, self.disorder + 1, len(inside))
+        event_us = arrived_us - random.integers(
+            0,
+            self.disorder + 1,
+            len(inside),
+        )
         if index // self.clock_steps.every % 2:
             event_us += self.clock_steps.by
-        return Slots(before + inside, pa.array(arrived_us, TIME), pa.array(event_us, TIME))
+        return Slots(
+            before + inside,
+            pa.array(arrived_us, TIME),
+            pa.array(event_us, TIME),
+        )
 
     def pick(
         self,

@@ -30,10 +30,27 @@ class Sensors(Generator):
 
     def rows(self, window_id: int, part: int, random: np.random.Generator) -> pa.RecordBatch:
         """Returns measurements."""
-        slots = self.slots(window_id, part, random)
+        slots = self.slots(
+            window_id,
+            part,
+            random,
+        )
         size = len(slots.numbers)
-        sensor = self.pick(self.sensors, size, random)
-        temperature = np.round(10 + sensor % 10 + random.normal(0, 1, size), 2)
+        sensor = self.pick(
+            self.sensors,
+            size,
+            random,
+        )
+        temperature = np.round(
+            10
+            + sensor % 10
+            + random.normal(
+                0,
+                1,
+                size,
+            ),
+            2,
+        )
         return pa.record_batch(
             [slots.arrived_at, slots.event_at, sensor, temperature],
             schema=self.columns,

@@ -55,7 +55,11 @@ def wrong_placing(operator: PlacedOperator) -> Iterator[tuple[str, str]]:
                 yield "O87", f'port "{name}" is broadcast, but no other port has a key'
     for name, output in operator.output_ports().items():
         if output.unifier is not None:
-            yield from _wrong_unifier(operator, name, output)
+            yield from _wrong_unifier(
+                operator,
+                name,
+                output,
+            )
 
 
 def _wrong_partitions(operator: PlacedOperator) -> Iterator[tuple[str, str]]:
@@ -115,7 +119,11 @@ def _wrong_unifier(
     port: OutputPort,
 ) -> Iterator[tuple[str, str]]:
     unifier = operator if port.unifier == "self" else port.unifier
-    if isinstance(unifier, str) or not getattr(unifier, "called_by_tuples", False):
+    if isinstance(unifier, str) or not getattr(
+        unifier,
+        "called_by_tuples",
+        False,
+    ):
         yield "O73", f'the unifier of port "{name}" must be a tuple operator or "self"'
         return
     results = [one for one in unifier.output_ports().values() if not one.error]  # type: ignore[union-attr]

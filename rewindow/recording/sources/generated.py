@@ -58,8 +58,16 @@ class GeneratorSource(FileSource):
 
     def check(self) -> None:
         """See Source: builds the generator with its properties."""
-        kind = GENERATORS.get(self.stream.source) or class_in_file(self, Generator, "generator")
-        self.generator = with_properties(self, kind, ("generator",)).on(self.stream.grid)
+        kind = GENERATORS.get(self.stream.source) or class_in_file(
+            self,
+            Generator,
+            "generator",
+        )
+        self.generator = with_properties(
+            self,
+            kind,
+            ("generator",),
+        ).on(self.stream.grid)
 
     def scan(
         self,
@@ -77,7 +85,14 @@ class GeneratorSource(FileSource):
         parts = []
         size = len(self._windows) * self.generator.rate * _TUPLE_BYTES // self.generator.parts
         for part in range(self.generator.parts if size else 0):
-            parts.append(SourceFile(f"part {part}", Path(self.place), BytesIO, size))
+            parts.append(
+                SourceFile(
+                    f"part {part}",
+                    Path(self.place),
+                    BytesIO,
+                    size,
+                )
+            )
         ends = last == every.last
         end = format_time(grid.end_us(every.last))
         words = f"the generator ends at {end}: windows after now are not recorded yet"
@@ -104,7 +119,12 @@ class GeneratorSource(FileSource):
         """See Source."""
         number = contents.files.index(part)
         for window in self._windows:
-            yield numbered_rows(self.generator, contents.schema, window, number)
+            yield numbered_rows(
+                self.generator,
+                contents.schema,
+                window,
+                number,
+            )
 
     def frame(self, spark: SparkSession, contents: SourceContents) -> DataFrame | None:
         """See Source: each task computes some parts of windows."""
@@ -113,16 +133,32 @@ class GeneratorSource(FileSource):
         parts = generator.parts
         begin = self._windows.start
         # The first part is computed here as well, so that an error is met before Spark's tasks.
-        schema = spark_schema(numbered_rows(generator, columns, begin, 0).schema)
+        schema = spark_schema(
+            numbered_rows(
+                generator,
+                columns,
+                begin,
+                0,
+            ).schema
+        )
 
         def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for unit in batch.column(0).to_pylist():
-                    rows = numbered_rows(generator, columns, *divmod(unit, parts))
+                    rows = numbered_rows(
+                        generator,
+                        columns,
+                        *divmod(unit, parts),
+                    )
                     yield from rows.to_batches()
 
         tasks = 1 + len(self._windows) * generator.rate // TUPLES_PER_TASK
-        units = spark.range(begin * parts, self._windows.stop * parts, 1, tasks)
+        units = spark.range(
+            begin * parts,
+            self._windows.stop * parts,
+            1,
+            tasks,
+        )
         return units.mapInArrow(rows_of, schema)
 
 
