@@ -349,6 +349,10 @@ class FrameOperator(BaseModel):
         """Whether anything is carried from window to window."""
         return self.state_columns() is not None
 
+    def ordered_ports(self) -> Collection[str]:
+        """Returns the input ports on which the recorded order of tuples decides results (X43)."""
+        return ()
+
     def warnings(self) -> list[str]:
         """Returns what is odd about the properties but does not stop a run (O61)."""
         return []

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -242,6 +242,12 @@ def _check_attributes(node: Node) -> Iterator[Violation]:
             f"{node.windowing.pane} windows"
         )
         yield Violation("W50", node.name, "", value=node.checkpoint_windows, message=message)
+    for name in sorted(node.unordered.intersection(_ordered_ports(node))):
+        message = (
+            "its results depend on the order of tuples, and tuples that are published or come from "
+            "an operator have no recorded order: set order_by"
+        )
+        yield Violation("X43", node.name, name, value=str(node.feeds[name]), message=message)
     for rule, message in node.operator.wrong_placing():
         yield Violation(rule, node.name, "", value=type(node.operator).__name__, message=message)
     if node.locality not in (None, APART):
@@ -260,6 +266,10 @@ def _check_attributes(node: Node) -> Iterator[Violation]:
             value="skipped",
             message="this method is called state_after_skip now: rename it",
         )
+
+
+def _ordered_ports(node: Node) -> Collection[str]:
+    return () if node.operator.wrong_properties() else node.operator.ordered_ports()
 
 
 def _check_state(node: Node) -> Iterator[Violation]:

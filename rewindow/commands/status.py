@@ -140,7 +140,7 @@ def _show_partitions(found: ReplayStatus) -> None:
     for one in found.partitions:
         largest = f"{one.largest:.0%}, {one.largest_seconds:.1f} s"
         rows.append((one.operator, one.partitions, one.rows, f"{one.seconds:.1f}", largest))
-    columns = ("operator", "partitions", "rows", "seconds", "largest partition")
+    columns = ("operator", "partitions", "tuples", "seconds", "largest partition")
     print_rows("\npartitions", columns, rows)
     for one in found.partitions:
         if one.advice:

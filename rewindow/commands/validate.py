@@ -10,12 +10,13 @@ from itertools import groupby
 from typing import Annotated
 
 import typer
+from rich.console import Console
 from rich.markup import escape
 
 from rewindow.application.advice import ADVICE
 from rewindow.commands.plan import App, ModeOption, Parameter, Set, parameters
 from rewindow.commands.project import load_project
-from rewindow.commands.screen import AsJson, out, print_json
+from rewindow.commands.screen import AsJson, err, out, print_json
 from rewindow.errors import ValidationFailed
 from rewindow.planning.validation import Validation
 from rewindow.planning.validation import validate as find
@@ -65,31 +66,33 @@ def validate(
     )
     if graph is not None:
         _print_graph(found, graph)
-        return
-    if as_json:
+        if not found.is_valid:
+            _show(found, err)
+    elif as_json:
         print_json(found.to_json())
     else:
-        _show(found)
+        _show(found, out)
     if not found.is_valid:
         raise typer.Exit(ValidationFailed.exit_code)
 
 
-def _show(found: Validation) -> None:
+def _show(found: Validation, screen: Console) -> None:
     name = escape(found.application)
     if found.is_valid:
         counts = {"operator": len(found.graph.operators), "input stream": len(found.graph.streams)}
         words = ", ".join(f"{count} {what}{'s' * (count != 1)}" for what, count in counts.items())
-        out.print(f"[bold]{name}[/bold]: nothing is wrong; {words}")
+        screen.print(f"[bold]{name}[/bold]: nothing is wrong; {words}")
     else:
         many = "1 thing is" if len(found.violations) == 1 else f"{len(found.violations)} things are"
-        out.print(f"[bold]{name}[/bold]: {many} wrong")
+        screen.print(f"[bold]{name}[/bold]: {many} wrong")
     for rule, ones in groupby(found.violations, lambda one: one.rule):
-        out.print()
+        screen.print()
         for one in ones:
-            out.print(f"[red]{rule}[/red]  {escape(str(one))}")
-        out.print(f"  {escape(ADVICE.get(rule, ''))}")
+            screen.print(f"[red]{rule}[/red]  {escape(str(one))}")
+        if rule in ADVICE:
+            screen.print(f"  {escape(ADVICE[rule])}")
     for warning in found.warnings:
-        out.print(f"[yellow]warning[/yellow]: {escape(warning)}")
+        screen.print(f"[yellow]warning[/yellow]: {escape(warning)}")
 
 
 def _print_graph(found: Validation, form: GraphForm) -> None:

@@ -18,9 +18,9 @@ class OperatorPartitions:
     """The partitions of a tuple operator over all commit groups of a replay.
 
     Attributes:
-        partitions: how many of them got rows.
-        rows: tuples and rows of state that all of them got.
-        largest: part of the rows that the largest partition got, between 0 and 1.
+        partitions: how many of them ran.
+        rows: tuples that all of them got.
+        largest: part of the tuples that the largest partition got, between 0 and 1.
         seconds: time of all partitions.
         largest_seconds: time of the largest partition.
         advice: what to do about it; empty if nothing is wrong.

@@ -1,4 +1,4 @@
-"""Reports of the tasks of a pass about their partitions: rows and seconds."""
+"""Reports of the tasks of a pass about their partitions: tuples and seconds."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from rewindow.application import WRITTEN
+from rewindow.tuple_engine.tagged_rows import SORT_KEY, WINDOW_BITS
 
 _PART = "+partition"
 """Part of the rows of `WRITTEN` that report a partition; no port has this name."""
 
 
 class PartitionRows(NamedTuple):
-    """A partition in one pass: its number, the rows of state and tuples that it got, and the
-    seconds of its task.
-    """
+    """A partition in one pass: its number, the tuples that it got, and the seconds of its task."""
 
     number: int
     rows: int
@@ -26,16 +26,18 @@ class PartitionRows(NamedTuple):
 
 
 class PartitionMeter:
-    """Counts the rows of the task that it is in, and measures its time."""
+    """Counts the tuples of the task that it is in, and measures its time."""
 
     def __init__(self) -> None:
         self._rows = 0
         self._began = time.monotonic()
 
     def count(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yields the batches, and counts their rows."""
+        """Yields the batches, and counts their tuples."""
         for batch in batches:
-            self._rows += batch.num_rows
+            # Rows of state and marks come before the tuples.
+            before = np.searchsorted(batch[SORT_KEY].to_numpy(), 1 << WINDOW_BITS)
+            self._rows += batch.num_rows - int(before)
             yield batch
 
     def report(self) -> pa.RecordBatch:

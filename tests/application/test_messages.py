@@ -88,6 +88,11 @@ class Whole(Pass):
     may_be_cut: ClassVar = False
 
 
+class Ordered(Pass):
+    def ordered_ports(self) -> tuple[str, ...]:
+        return ("a",)
+
+
 class Sent(OutputOperator):
     inputs: ClassVar = {"a": InputPort(X)}
 
@@ -175,6 +180,9 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
     ("X44", _told, "told.told: a control port cannot be fed from its own cycle, whose key ranges "
                    "do not see each other "
      "(around.out)"),
+    ("X43", lambda app: app.add("late", Ordered(), a=PortHandle("pass", "out")),
+     "late.a: its results depend on the order of tuples, and tuples that are published or come "
+     "from an operator have no recorded order: set order_by (pass.out)"),
     ("X46", lambda app: app.add("sent", Sent(), a=S),
      "sent: an operator that writes outside runs in tests only: a replay computes windows again "
      "after a crash (Sent)"),

@@ -183,15 +183,16 @@ def test_graph_is_printed_as_text_svg_and_json_even_with_violations(
     command: Command,
 ) -> None:
     write(BROKEN)
-    code, text, _ = command("validate", "halves", "--graph", "text")
-    assert code == 0 and "stream clicks -> half.rows" in text
+    code, text, errors = command("validate", "halves", "--graph", "text")
+    assert (code, "things are wrong" in errors) == (2, True)
+    assert "stream clicks -> half.rows" in text
     assert "rejected -> stored as error tuples" in text and "out -> output halves" in text
     code, drawn, _ = command("validate", "halves", "--graph", "svg")
     titles = [
         node.text
         for node in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}title")
     ]
-    assert code == 0 and {"clicks to half.rows", "half.out to output halves", "half: Half"} <= set(
+    assert code == 2 and {"clicks to half.rows", "half.out to output halves", "half: Half"} <= set(
         titles
     )
     code, text, _ = command("validate", "halves", "--graph", "json")

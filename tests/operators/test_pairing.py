@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from rewindow.application import Application, FrameOperator
-from rewindow.operators import Deduplicate, Enrich, Join
+from rewindow.application.validation import find_violations
+from rewindow.operators import Aggregate, Deduplicate, Enrich, Join, Select
 from rewindow.testing import run_application
 from tests.operators import library_reference as reference
 from tests.operators.library_reference import Row
@@ -247,3 +248,27 @@ def test_duplicates_and_pairs_equal_the_reference_for_many_cuts(
 def test_wrong_properties_are_named(operator: FrameOperator, message: str) -> None:
     [wrong] = operator.wrong_properties()
     assert message in f"{wrong.path}: {wrong.message}"
+
+
+def test_results_by_recorded_order_need_a_recorded_stream() -> None:
+    # Rules: X43
+    numbered = pa.schema([*COLUMNS, ("offset", pa.int64())])
+    operators: dict[str, tuple[FrameOperator, str]] = {
+        "once": (Deduplicate(**{**DUPLICATES, "order_by": ("offset",)}), "rows"),
+        "ends": (Aggregate(columns=numbered, aggregates={"f": "first(number)"}), "rows"),
+        "named": (Enrich(columns=OTHER, table_columns=COLUMNS, on=("key",)), "table"),
+        "sum": (Aggregate(columns=COLUMNS, aggregates={"s": "sum(number)"}), "rows"),
+    }
+    found = {}
+    for is_recorded in (True, False):
+        app = Application("pairs", "1 second")
+        stream = app.input("rows", COLUMNS)
+        selected = app.add("selected", Select(columns=COLUMNS), rows=stream)
+        for name, (operator, port) in operators.items():
+            feeds = {port: stream if is_recorded else selected}
+            if port == "table":
+                feeds["rows"] = app.input("other", OTHER)
+            app.add(name, operator, **feeds)  # type: ignore[arg-type]
+        violations = find_violations(app)
+        found[is_recorded] = sorted(one.operator for one in violations if one.rule == "X43")
+    assert found == {True: [], False: ["ends", "named", "once"]}

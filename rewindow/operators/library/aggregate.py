@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, NamedTuple, Self
 
@@ -16,7 +16,7 @@ from rewindow.operators.columns import WINDOW
 from rewindow.operators.event_time_windows.aggregates import aggregate_types
 from rewindow.operators.library.columns import ROWS, check_twice
 from rewindow.operators.library.exact_sums import ExactSum
-from rewindow.operators.library.order import OFFSET, check_order
+from rewindow.operators.library.order import OFFSET
 from rewindow.operators.library.spans import ORIGIN, SpanningOperator, first_result
 from rewindow.spark.columns import aliased, equal_or_null, named_columns, renamed_columns
 
@@ -177,6 +177,11 @@ class Aggregate(SpanningOperator):
         kept = rows if self.where is None else rows.where(F.expr(self.where))
         return kept.select(*named_columns([WINDOW, *self._kept_names()]))
 
+    def ordered_ports(self) -> Collection[str]:
+        """See FrameOperator."""
+        is_ordered = any(call.function in _ORDERED for call in self.calls())
+        return (ROWS,) if is_ordered and OFFSET in self.order_by else ()
+
     def transform(
         self,
         inputs: Mapping[str, DataFrame],
@@ -188,9 +193,6 @@ class Aggregate(SpanningOperator):
         from pyspark.sql import functions as F
 
         calls = self.calls()
-        is_ordered = any(call.function in _ORDERED for call in calls)
-        if is_ordered:
-            check_order(context, [ROWS], self.order_by, "first and last")
         rows = self.spanned(inputs, state, context)
         groups = named_columns([WINDOW, *self.by])
         folds: dict[str, _Fold] = {}

@@ -4,7 +4,7 @@ E78, X39).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import pyarrow as pa
@@ -16,7 +16,6 @@ from rewindow.operators.columns import WINDOW, floor_div, to_us
 from rewindow.operators.library.columns import ROWS, ColumnsOperator
 from rewindow.operators.library.order import (
     OFFSET,
-    check_order,
     no_nulls,
     ordering,
     with_running_max,
@@ -96,6 +95,10 @@ class Deduplicate(ColumnsOperator):
         keys = [self.columns.field(name) for name in self.key]
         return pa.schema([*keys, (_BUCKET, pa.int64()), (_START, pa.int64())])
 
+    def ordered_ports(self) -> Collection[str]:
+        """See FrameOperator."""
+        return (ROWS,) if OFFSET in self.order_by else ()
+
     def transform(
         self,
         inputs: Mapping[str, DataFrame],
@@ -105,12 +108,6 @@ class Deduplicate(ColumnsOperator):
         """Returns the tuples by outcome."""
         from pyspark.sql import functions as F
 
-        check_order(
-            context,
-            [ROWS],
-            self.order_by,
-            "duplicates",
-        )
         assert state is not None, "it has state columns"
         judged = context.materialize(
             "judged",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import pyarrow as pa
@@ -14,7 +14,6 @@ from rewindow.operators.columns import WINDOW, to_us
 from rewindow.operators.library.columns import ROWS, Columns, ColumnsOperator, check_twice
 from rewindow.operators.library.order import (
     OFFSET,
-    check_order,
     no_nulls,
     ordering,
     with_running_max,
@@ -174,6 +173,10 @@ class Join(PairingOperator, SpanningOperator):
             return super().state_columns()
         return pa.schema([(WINDOW, pa.int64()), *self.kept_columns()])
 
+    def ordered_ports(self) -> Collection[str]:
+        """See FrameOperator."""
+        return (LEFT, RIGHT) if self.expire is not None and OFFSET in self.order_by else ()
+
     def transform(
         self,
         inputs: Mapping[str, DataFrame],
@@ -191,12 +194,6 @@ class Join(PairingOperator, SpanningOperator):
                 pairs.select(*named_columns(results)),
                 context,
             )
-        check_order(
-            context,
-            [LEFT, RIGHT],
-            self.order_by,
-            "pairs",
-        )
         stored, _ = self._stored(inputs, state)
         pairs = self._paired(
             stored,
@@ -382,6 +379,10 @@ class Enrich(PairingOperator):
         """Returns the columns of the newest row of each key, with its window."""
         return pa.schema([(WINDOW, pa.int64()), *self._table_fields()])
 
+    def ordered_ports(self) -> Collection[str]:
+        """See FrameOperator."""
+        return (TABLE,) if OFFSET in self.order_by else ()
+
     def transform(
         self,
         inputs: Mapping[str, DataFrame],
@@ -449,12 +450,6 @@ class Enrich(PairingOperator):
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
-        check_order(
-            context,
-            [TABLE],
-            self.order_by,
-            "rows of the table",
-        )
         table = self.rows_of(
             inputs[TABLE],
             self._table_fields(),

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rewindow.application import OperatorContext
-from rewindow.errors import InputError
 from rewindow.operators.columns import WINDOW
 from rewindow.spark.columns import named_columns
 
@@ -19,25 +17,6 @@ if TYPE_CHECKING:
 
 OFFSET = "offset"
 """The place of a recorded tuple in its window."""
-
-
-def check_order(
-    context: OperatorContext,
-    ports: Iterable[str],
-    order_by: Iterable[str],
-    results: str,
-) -> None:
-    """Rejects an order by offsets on a port where they do not name one (X43, X51).
-
-    Raises:
-        InputError: the message names the operator and `results`, which depend on the order.
-    """
-    if OFFSET in order_by and not context.unordered.isdisjoint(ports):
-        raise InputError(
-            f"{results} of {context.operator} have no order: the offset of tuples that are "
-            "published or come from an operator names none",
-            hint="Set order_by to columns that order them.",
-        )
 
 
 def ordering(columns: Iterable[pa.Field], order_by: Iterable[str]) -> list[Column]:
