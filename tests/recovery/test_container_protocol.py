@@ -12,7 +12,7 @@ SEEDS_MAX = 2000
 FIRST_SEED = {
     "the first attempt pins what all attempts read": 65,
     "the assembly compares the seals that were read": 47,
-    "rows are linked again until their seals are committed": 57,
+    "rows are linked again until their seals are committed": 829,
 }
 """Rules that few random runs need, with a seed that needs them."""
 
