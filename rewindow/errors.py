@@ -128,7 +128,7 @@ class LedgerError(RewindowError):
 
 
 class DeliveryError(RewindowError):
-    """A target did not take windows; what it has taken before is stored."""
+    """A target could not store windows; the windows before them are stored."""
 
     retryable = True
     exit_code = 75

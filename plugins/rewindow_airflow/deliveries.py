@@ -1,4 +1,4 @@
-"""The task that delivers published windows to a target outside."""
+"""Task that delivers published windows to a target outside of Rewindow."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class DeliverOperator(CommandOperator):
-    """Runs `rewindow deliver`: windows whose rows differ at the target are replaced there.
+    """Runs `rewindow deliver`, which replaces the windows whose rows differ at the target.
 
-    Its failure does not change the publication.
+    If it fails, the published output does not change.
 
     Args:
         output: a published output, as `application.output`.
@@ -23,7 +23,7 @@ class DeliverOperator(CommandOperator):
     """
 
     what = "delivery"
-    ending = "A clear of this task delivers what the target does not store yet."
+    ending = "Clear this task to deliver the windows that the target does not store yet."
 
     def __init__(self, *, output: str, target: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -35,7 +35,7 @@ class DeliverOperator(CommandOperator):
 
         Raises:
             AirflowFailException: the settings or the target's table are wrong.
-            AirflowException: the target has failed; Airflow tries again.
+            AirflowException: the target has failed; Airflow retries the task.
         """
         with mapped_errors():
             config = settings_for(self.conn_id)

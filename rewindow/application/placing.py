@@ -1,5 +1,6 @@
-"""How the tuples of a tuple operator are divided between Spark tasks (X55); no part of the result
-(O101), and nothing durable is stored under the number of a partition (O102).
+"""How the tuples of a tuple operator are divided between Spark tasks (X55).
+
+No result depends on it (O101), and no stored data refers to the number of a partition (O102).
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ PLACING_ATTRIBUTES = ("partitions", "spread")
 
 @dataclass(frozen=True)
 class Placing:
-    """The partitions of an operator.
+    """How an operator is divided between tasks.
 
     Attributes:
-        partitions: number of partitions of the keys; None: as many as Spark chooses.
+        partitions: number of partitions of the keys; None: Spark chooses the number.
         partitioner: an SQL expression over the key columns that returns the partition of a key, or
             "apex" for `(hash & mask) % partitions` (O86, O88); None: the hash of the key.
-        spread: number of instances of an operator without a key among which tuples are divided
-            round robin; None: one.
+        spread: number of instances of an operator without a key, which get its tuples round robin;
+            None: one instance.
     """
 
     partitions: int | None = None
@@ -28,7 +29,7 @@ class Placing:
 
 
 AS_SPARK = Placing()
-"""No partitions are declared."""
+"""The default: nothing is declared."""
 
 
 def mask_of(partitions: int) -> int:

@@ -1,4 +1,4 @@
-"""`rewindow deliver`: bring a target outside to what is published of an output."""
+"""`rewindow deliver`: write published windows to a target outside of Rewindow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def deliver(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the published windows of an output to a target; only those whose rows differ there.
+    """Write the published windows of an output to a target, if their rows differ there.
 
     Examples:
 
@@ -66,6 +66,6 @@ def _show(result: DeliveryResult, dry_run: bool) -> None:
     for line in result.notes:
         out.print(escape(line))
     if result.rejected:
-        out.print(escape(f"{quantity(result.rejected, 'row')} rejected by the target, the first:"))
+        out.print(escape(f"{quantity(result.rejected, 'row')} rejected by the target, such as:"))
     for one in result.examples[:5]:
         out.print(escape(f"  window {one.window_id}: {one.reason}; {dict(one.row)}"))

@@ -1,4 +1,4 @@
-"""Rows as CSV can hold them: lists and structs as JSON, bytes in hexadecimal."""
+"""Converts rows for CSV: lists and structs become JSON, bytes become hexadecimal text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 
 def as_csv(rows: pa.Table) -> pa.Table:
-    """Returns rows whose columns Arrow's CSV writer takes, with the same names."""
+    """Returns the rows with columns that Arrow's CSV writer supports; names stay the same."""
     columns = []
     for column in rows.columns:
         kind = column.type

@@ -1,4 +1,4 @@
-"""Delivering: brings a target to what is published of an output, and changes no other window."""
+"""Delivers an output: writes the published windows that differ at a target, and no others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rewindow.storage.queries import query_in_parts, quoted
 from rewindow.storage.streams import sealed_streams
 
 TUPLES_AT_ONCE = 200_000
-"""Tuples that are in memory at once, and in a transaction unless a window has more."""
+"""Tuples in memory and in a transaction at a time. A larger window has a separate transaction."""
 WINDOWS_AT_ONCE = 500
 _BATCH = 50_000
 _REJECTED_KEPT = 20
@@ -35,15 +35,16 @@ class DeliveryResult:
 
     Attributes:
         stream: the output, as `application.output`.
-        promise: what the target promises.
+        target: name of the target in the settings.
+        promise: "exactly once" or "at least once".
         publication: number of the newest publication or undo of the output.
-        unchanged: windows that the target has already.
-        written: windows whose rows were replaced.
-        removed: windows that are no longer published.
-        tuples: rows in the written windows.
-        rejected: number of rows that the target did not take.
-        examples: the first of them.
-        notes: lines for people.
+        unchanged: number of windows that the target already stores with the same digest.
+        written: number of windows whose rows were replaced, or would be in a dry run.
+        removed: number of windows that were removed because they are no longer published.
+        tuples: number of rows in the written windows.
+        rejected: number of rows that the target rejected.
+        examples: the first rejected rows, 20 at most.
+        notes: messages of the target for the user.
     """
 
     stream: str
@@ -61,9 +62,7 @@ class DeliveryResult:
 
 @dataclass(frozen=True)
 class _Published:
-    """An output as it is published: its tables in one version, and the digest and count of each
-    window.
-    """
+    """A published output: its table in one version, with digest and tuple count of each window."""
 
     data: Table
     columns: list[str]
@@ -84,22 +83,24 @@ def deliver(
 ) -> DeliveryResult:
     """Writes the windows of an output whose digest differs from that at the target.
 
-    Run again, it writes nothing. A process that was killed is started again.
+    If nothing has changed since the last run, it writes nothing. After a crash, call it again: it
+    writes the windows that the target does not store yet.
 
     Args:
         stream: an output, as `application.output`.
         name: name of the target in the settings.
-        target: where they go.
-        at_least_once: whether a target that does not list its windows is accepted; what was
-            delivered to it is then kept in the state folder.
-        dry_run: whether to count only.
-        report: called with the windows that are done, and all of them.
+        target: the target; it is opened and closed here.
+        at_least_once: whether to accept a target that does not list its windows. A file in the
+            state folder then stores their digests.
+        dry_run: whether to count the windows without writing them.
+        report: called with the number of windows that are done, and the number of all windows.
 
     Raises:
-        InputError: no output with this name is published, or the target does not list its windows.
+        InputError: no output with this name is published, or the target does not list its windows
+            and `at_least_once` is false.
         OverlapError: another process delivers to the target.
         DeliveryError: a publication is not finished, or the target has failed.
-        TableError: the published table has other rows than its seals count.
+        TableError: a window of the published table has more or fewer rows than its seal counts.
     """
     published = _published(config, stream)
     progress = None
@@ -107,7 +108,7 @@ def deliver(
         if not at_least_once:
             raise InputError(
                 f'target "{name}" does not list its windows',
-                detail="After a crash its last windows are written once more.",
+                detail="After a crash, its last windows would be written twice.",
                 hint=f"Define `delivered`, or set at_least_once = true in [targets.{name}].",
             )
         file = config.state.local() / "deliveries" / name / f"{stream}.jsonl"
@@ -138,7 +139,8 @@ def deliver(
                     target,
                     _with_rows(published, part),
                 )
-                # The rows are stored first: a crash in between repeats them, and loses none.
+                # The rows are stored before their digests: after a crash in between they are
+                # written again, and none are lost.
                 if progress is not None:
                     for one in part:
                         progress.note(one.window_id, one.publication, one.digest)
@@ -163,9 +165,9 @@ def _write(name: str, target: Target, windows: Sequence[WindowRows]) -> WriteRes
         return target.write_all(windows)
     except OSError as error:
         raise DeliveryError(
-            f'target "{name}" did not take windows {windows[0].window_id} to '
+            f'target "{name}" could not store windows {windows[0].window_id} to '
             f"{windows[-1].window_id}",
-            detail=f"{error}. Windows before them are stored.",
+            detail=f"{error}. Earlier windows are stored.",
             hint="Run the command again; it continues where it stopped.",
         ) from error
 
@@ -177,17 +179,17 @@ def _published(config: Config, stream: str) -> _Published:
         raise InputError(
             f'no output "{stream}" is published',
             hint=f"{did_you_mean(stream, outputs)}Published: {', '.join(outputs) or 'none'}. "
-            "Name it as APPLICATION.OUTPUT.",
+            "Write it as APPLICATION.OUTPUT.",
         )
     data = open_published(config, stream)
     seals = open_published(config, windows_name(stream))
     # A publication commits the rows before the seals. Between the two commits, the rows of a window
-    # are not those of its seal.
+    # do not match its seal.
     number = max(data.txn(publish_app_id(stream)), 0)
     if max(seals.txn(publish_app_id(windows_name(stream))), 0) != number:
         raise DeliveryError(
             f"a publication of {stream} is not finished",
-            hint="Wait for it; if it was killed, run `rewindow publish` or `rewindow undo` again.",
+            hint="Wait for it to end. If it was killed, repeat `rewindow publish` or `undo`.",
         )
     rows = read_seals(seals, table_id=data.id)
     digests = {}
@@ -202,7 +204,7 @@ def _published(config: Config, stream: str) -> _Published:
             strict=True,
         )
     )
-    # Only the columns of the output are delivered: the table also has those of Rewindow itself.
+    # Only the columns of the output are delivered: the table also has internal columns.
     sealed: set[str] = set()
     for text in rows["columns"].unique().to_pylist():
         sealed |= json.loads(text).keys()
@@ -217,8 +219,9 @@ def _published(config: Config, stream: str) -> _Published:
 
 
 def _windows_to_write(published: _Published, known: Mapping[int, str]) -> list[WindowRows]:
-    """Returns the windows that differ, ascending; those that are no longer published have no
-    digest.
+    """Returns the windows that differ at the target, ascending.
+
+    The digest of a window that is no longer published is None.
     """
     windows = []
     for window in sorted(published.digests.keys() | known.keys()):
@@ -238,7 +241,7 @@ def _windows_to_write(published: _Published, known: Mapping[int, str]) -> list[W
 
 
 def _parts(windows: Sequence[WindowRows]) -> Iterator[list[WindowRows]]:
-    """Yields windows in parts that fit into memory and one transaction."""
+    """Divides windows into parts, each small enough for memory and one transaction."""
     part: list[WindowRows] = []
     tuples = 0
     for one in windows:
@@ -254,7 +257,7 @@ def _parts(windows: Sequence[WindowRows]) -> Iterator[list[WindowRows]]:
 
 
 def _with_rows(published: _Published, windows: Sequence[WindowRows]) -> list[WindowRows]:
-    """Returns windows with what reads their rows; those of several windows are read together."""
+    """Returns the windows with functions that read their rows; one query reads several windows."""
     if len(windows) == 1:
         [one] = windows
         batches = partial(
@@ -320,7 +323,7 @@ def _checked(
     """Yields the rows of a window.
 
     Raises:
-        TableError: there are not as many as were sealed.
+        TableError: the number of rows is not that of the seal.
     """
     if window.digest is None:
         return
@@ -330,7 +333,7 @@ def _checked(
         yield batch
     if count != window.tuples:
         raise TableError(
-            f"window {window.window_id} has {count} rows in the published table, its seal counts "
-            f"{window.tuples}",
+            f"window {window.window_id} has {count} rows in the published table, but its seal "
+            f"counts {window.tuples}",
             hint="Another program has changed the table. Publish the window again.",
         )

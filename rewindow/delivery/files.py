@@ -1,4 +1,4 @@
-"""The target `files`: a folder with one CSV or Parquet file per window."""
+"""Targets of the formats `csv` and `parquet`: a folder with one file per window."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class FileTarget(Target):
     """Writes `window_id=N.parquet` or `.csv` into a folder per output.
 
     A file is written under a temporary name and renamed, so readers see the old rows of a window or
-    the new ones. The digest is noted after that: a process that dies in between writes the same
-    file once more.
+    the new ones. The digest is stored after that: if the process dies in between, the next run
+    writes the same file again.
     """
 
     def __init__(self, folder: Path, suffix: str) -> None:
@@ -68,8 +68,8 @@ class FileTarget(Target):
             # Within a folder a rename is atomic: readers open the old file or the new one.
             new.rename(file)
         self._sync_folder()
-        # The entry follows the file. If the process dies in between, the same rows are written
-        # once more over the file.
+        # The entry is written after the file. If the process dies in between, the next run
+        # replaces the file by one with the same rows.
         self._progress.note(
             window_id,
             publication,

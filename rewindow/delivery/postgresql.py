@@ -19,7 +19,7 @@ WINDOW = "window_id"
 PROGRESS = "rewindow_delivered"
 REJECTED = "rewindow_rejected"
 ROWS_AT_ONCE = 50_000
-"""Rows of a COPY."""
+"""About the number of rows that one COPY writes."""
 _TIMEOUTS: Mapping[str, Any] = {
     "connect_timeout": 10,
     "keepalives_idle": 20,
@@ -27,7 +27,7 @@ _TIMEOUTS: Mapping[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-"""A connection that hangs ends after a minute: seconds, the last in milliseconds."""
+"""They end a hanging connection after a minute: in seconds, the last one in milliseconds."""
 _TYPES = {
     pa.bool_(): "boolean",
     pa.int8(): "smallint",
@@ -57,13 +57,13 @@ create index if not exists rewindow_rejected_window on {rejected} (target, strea
 class PostgresTarget(Target):
     """Replaces the rows of windows in a table, in one transaction with their digests.
 
-    The digests are rows of the table `rewindow_delivered`, and rows that the database does not take
-    go to `rewindow_rejected`, both in the schema of the table.
+    The table `rewindow_delivered` stores the digests, and `rewindow_rejected` stores the rows that
+    the database rejects. Both are in the schema of the table.
 
     Args:
-        url: of the database; never part of a message.
-        table: name of the table, with its schema or without.
-        create: whether a table that does not exist is created.
+        url: URL of the database; no message contains it.
+        table: name of the table, with or without its schema.
+        create: whether to create the table if it does not exist.
     """
 
     def __init__(self, url: str, table: str, *, create: bool) -> None:
@@ -95,7 +95,7 @@ class PostgresTarget(Target):
                 detail=_without_secrets(error),
                 hint="Check the environment variable that `url_env` names, and the server.",
             ) from None
-        with self._failures("nothing is changed"), self._connection.transaction():
+        with self._failures("nothing was changed"), self._connection.transaction():
             self._lock()
             if not self._exists():
                 self._create_table()
@@ -104,7 +104,7 @@ class PostgresTarget(Target):
 
     def delivered(self) -> Mapping[int, str]:
         """See Target."""
-        with self._failures("nothing is changed"), self._connection.transaction():
+        with self._failures("nothing was changed"), self._connection.transaction():
             rows = self._execute(
                 "select window_id, digest from {progress} where target = %s and stream = %s",
                 (self._table, self._stream),
@@ -136,11 +136,11 @@ class PostgresTarget(Target):
 
         Raises:
             InputError: the table has rows of a window that was never delivered.
-            DeliveryError: the database has failed; nothing of these windows is stored.
+            DeliveryError: the database has failed; none of these windows are stored.
         """
         written = WriteResult()
         ids = f"windows {windows[0].window_id} to {windows[-1].window_id}"
-        with self._failures(f"nothing of {ids} is stored"), self._connection.transaction():
+        with self._failures(f"no rows of {ids} are stored"), self._connection.transaction():
             self._remove(windows, written)
             published = [window for window in windows if window.digest is not None]
             self._insert(published, written)
@@ -148,7 +148,7 @@ class PostgresTarget(Target):
 
     @contextmanager
     def _failures(self, consequence: str) -> Iterator[None]:
-        """Raises errors of the database as errors of the delivery."""
+        """Converts errors of the database into a DeliveryError."""
         import psycopg
 
         try:
@@ -211,10 +211,10 @@ class PostgresTarget(Target):
                 )
 
     def _remove(self, windows: Sequence[WindowRows], written: WriteResult) -> None:
-        """Removes the rows of windows and what is known of them.
+        """Removes the rows, rejected rows and digests of windows.
 
         Raises:
-            InputError: another program has written rows of these windows.
+            InputError: the table has rows of a window that was never delivered to it.
         """
         # The entries of the windows are removed with their rows. If the process dies before the
         # commit, the database keeps both.
@@ -232,8 +232,8 @@ class PostgresTarget(Target):
                 (ids,),
             )
         )
-        # Rows of a window without an entry are not those of an earlier delivery: another program
-        # has written them, and they could not be restored.
+        # No earlier delivery has written the rows of a window without an entry: they belong to
+        # another program, and Rewindow could not restore them.
         for window, tuples in removed.items():
             if window not in known:
                 raise InputError(
@@ -247,11 +247,11 @@ class PostgresTarget(Target):
             if removed.get(window, 0) != tuples:
                 written.notes.append(
                     f"window {window}: another program has changed its rows, {tuples} were "
-                    f"delivered and {removed.get(window, 0)} were found; it is replaced"
+                    f"delivered and {removed.get(window, 0)} were found; they were replaced"
                 )
 
     def _insert(self, windows: Sequence[WindowRows], written: WriteResult) -> None:
-        """Inserts the rows of windows, then what is known of them."""
+        """Inserts the rows of windows, the rejected rows, and then the digests."""
         stored = {window.window_id: 0 for window in windows}
         publications = {window.window_id: window.publication for window in windows}
         for rows in _in_parts(windows):
@@ -274,7 +274,7 @@ class PostgresTarget(Target):
                     ),
                 )
             written.rejected += rejected
-        # A COPY for all windows, since a part has up to 500 of them.
+        # One COPY writes all digests, since a part has up to 500 windows.
         entries = []
         for window in windows:
             tuples = stored[window.window_id]
@@ -292,8 +292,9 @@ class PostgresTarget(Target):
                 copy.write_row((self._table, self._stream, *entry))
 
     def _copy(self, rows: pa.Table) -> list[RejectedRow]:
-        """Copies rows into the table, and returns those that it does not take: they are found by
-        halving between savepoints (R67).
+        """Copies rows into the table, and returns those that the database rejects (R67).
+
+        After an error, each half of the rows is tried in a separate savepoint.
         """
         import psycopg
 
@@ -317,7 +318,8 @@ class PostgresTarget(Target):
 
     def _copy_all(self, rows: pa.Table) -> None:
         text = io.BytesIO()
-        # Only texts have quotes, so a null is empty and an empty text is "": COPY reads them so.
+        # Arrow writes quotes around texts only, so null is empty and an empty text is "". COPY
+        # distinguishes the two in the same way.
         options = csv.WriteOptions(include_header=False)
         csv.write_csv(
             as_csv(rows),
@@ -335,7 +337,7 @@ class PostgresTarget(Target):
         return self._connection.execute(self._sql(text), values)
 
     def _sql(self, text: str) -> Any:
-        """Returns a statement with the names of the tables, quoted."""
+        """Inserts the quoted names of the tables into a statement."""
         schema = self._table.rpartition(".")[0]
         before = f"{schema}." if schema else ""
         return text.format(
@@ -350,7 +352,7 @@ class PostgresTarget(Target):
 
 
 def _in_parts(windows: Sequence[WindowRows]) -> Iterator[pa.Table]:
-    """Yields the rows of windows with `window_id`, many at once: each COPY takes a while."""
+    """Yields the rows of windows with `window_id`, in large tables: each COPY has a fixed cost."""
     waiting: list[pa.Table] = []
     count = 0
     for window in windows:
@@ -373,7 +375,11 @@ def _in_parts(windows: Sequence[WindowRows]) -> Iterator[pa.Table]:
 
 
 def type_in_postgresql(kind: pa.DataType) -> str:
-    """Returns the type of a column of a table in PostgreSQL; lists and structs are jsonb."""
+    """Returns the PostgreSQL type for an Arrow type; lists and structs become jsonb.
+
+    Raises:
+        InputError: PostgreSQL has no such type.
+    """
     if pa.types.is_decimal(kind):
         return f"numeric({kind.precision},{kind.scale})"
     if pa.types.is_timestamp(kind):
@@ -395,7 +401,5 @@ def _quoted(name: str) -> str:
 
 
 def _without_secrets(error: Exception) -> str:
-    """Returns the first line of an error of the database; it names host and user, never the
-    password.
-    """
+    """Returns the first line of a database error: it may name host and user, never the password."""
     return str(error).partition("\n")[0].strip() or type(error).__name__

@@ -1,4 +1,4 @@
-"""Windows delivered to a folder, or to a target that does not list them: a line each."""
+"""File of the delivered windows, for folders and for targets that do not list their windows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ class ProgressFile:
     """A file of JSON lines with window, publication and digest, locked by the process that
     delivers.
 
-    A line that a dead process has not completed is removed.
+    `open` removes an incomplete last line, which a killed process may have left.
+
+    Args:
+        what: the target, as an error message names it.
+
+    Attributes:
+        digests: digest of each delivered window.
     """
 
     def __init__(self, path: Path, what: str) -> None:
@@ -52,11 +58,11 @@ class ProgressFile:
                 self.digests.pop(entry["window_id"], None)
             else:
                 self.digests[entry["window_id"]] = entry["digest"]
-        # The rest of a line that was not completed would damage the next one.
+        # An incomplete line would run into the next one.
         file.truncate(whole)
 
     def note(self, window_id: int, publication: int, digest: str | None) -> None:
-        """Appends a window, durably; a digest of None removes it."""
+        """Appends the digest of a window and syncs the file; None marks the window as removed."""
         assert self._file is not None, "opened"
         entry = {"window_id": window_id, "publication": publication, "digest": digest}
         self._file.write(json.dumps(entry).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""A target: where published windows go, each stored once (X54)."""
+"""Base class of targets, which store published windows outside of Rewindow (X54)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class WindowRows:
     """A window to be delivered.
 
     Attributes:
-        publication: number of the publication that the window is read from.
-        digest: of its rows; None where the window is no longer published.
+        publication: number of the newest publication or undo of the output.
+        digest: digest of its rows; None if the window is no longer published.
         tuples: number of its rows.
-        batches: returns its rows, with the columns of the output.
+        batches: function that returns its rows in batches with the columns of the output.
     """
 
     window_id: int
@@ -31,7 +31,7 @@ class WindowRows:
 
 @dataclass(frozen=True)
 class RejectedRow:
-    """A row that a target did not take, and why."""
+    """A row that a target rejected, with the reason."""
 
     window_id: int
     reason: str
@@ -43,8 +43,8 @@ class WriteResult:
     """Result of writing some windows.
 
     Attributes:
-        rejected: rows that it did not take; the other rows of their windows are stored.
-        notes: lines for people.
+        rejected: rows that the target rejected; the other rows of their windows are stored.
+        notes: messages for the user.
     """
 
     rejected: list[RejectedRow] = field(default_factory=list)
@@ -54,12 +54,13 @@ class WriteResult:
 class Target:
     """Stores the published windows of one output.
 
-    A subclass in a file of the project is used with `format = "python"` and `source =
-    "targets.py:Webhook"`; keys of `settings` are its attributes.
+    To use a subclass in a file of the project, set `format = "python"` and `source =
+    "targets.py:Webhook"` in `[targets.NAME]`. The keys of `settings` become its attributes, which
+    the class must annotate.
 
-    A window is written when the digest in `delivered` differs from that of its published rows. If a
-    window is no longer published, it is written without rows. `write` must store rows and digest in
-    one step; only then each window is stored exactly once.
+    Rewindow writes each window whose published digest differs from that in `delivered`. For a
+    window that is no longer published, the digest is None and no rows are passed. Each window is
+    stored exactly once if `write` stores its rows and digest in one step.
 
     Example::
 
@@ -85,10 +86,10 @@ class Target:
             )
 
     def open(self, stream: str, columns: pa.Schema) -> None:
-        """Prepares the target for an output, named `application.output`, with its columns."""
+        """Prepares the target for an output: `stream` is `application.output`."""
 
     def delivered(self) -> Mapping[int, str]:
-        """Returns the digest of each window that the target stores."""
+        """Returns the digest of each window that the target stores, by window id."""
         raise NotImplementedError
 
     def write(
@@ -98,11 +99,15 @@ class Target:
         digest: str | None,
         batches: Iterable[pa.RecordBatch],
     ) -> None:
-        """Replaces the rows of a window, and stores its digest; without a digest, removes both."""
+        """Replaces the rows and the digest of a window; if the digest is None, removes both.
+
+        Raises:
+            OSError: the target has failed; the delivery stops with a message about its windows.
+        """
         raise NotImplementedError
 
     def write_all(self, windows: Sequence[WindowRows]) -> WriteResult:
-        """Replaces the rows of several windows; a target with transactions does so in one."""
+        """Writes several windows; a target with transactions overrides it to use one for all."""
         for one in windows:
             self.write(
                 one.window_id,
@@ -113,9 +118,9 @@ class Target:
         return WriteResult()
 
     def close(self) -> None:
-        """Closes what `open` has opened; also called after an error."""
+        """Releases what `open` has acquired; also called after an error."""
 
     @property
     def knows_its_windows(self) -> bool:
-        """Whether the target lists its windows."""
+        """Whether the target lists its windows, that is, defines `delivered`."""
         return type(self).delivered is not Target.delivered

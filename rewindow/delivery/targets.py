@@ -1,4 +1,4 @@
-"""Targets by their settings, `[targets.NAME]`."""
+"""Creates targets from the sections `[targets.NAME]` of the settings."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from rewindow.settings.config import Config, TargetConfig
 
 
 def target_of(config: Config, name: str, *, create: bool = False) -> Target:
-    """Returns the target of a section of the settings.
+    """Returns the target that the section `[targets.NAME]` describes.
 
     Args:
-        create: whether a table that does not exist is created.
+        create: whether to create a table that does not exist, in PostgreSQL only.
 
     Raises:
-        InputError: there is no such section, or a key of it is missing or wrong.
+        InputError: the section does not exist, one of its keys is missing or wrong, or the
+            environment variable with the URL is not set.
     """
     if name not in config.targets:
         known = ", ".join(config.targets) or "none"
@@ -86,7 +87,7 @@ def _own_target(config: Config, name: str, settings: TargetConfig) -> Target:
     if not kind or not path.is_file():
         raise InputError(
             f'[targets.{name}] source = "{source}" must be FILE:CLASS, and the file must exist',
-            detail=f"Read as {path}.",
+            detail=f"The path is {path}.",
         )
     found = getattr(
         _module(path),
@@ -94,13 +95,13 @@ def _own_target(config: Config, name: str, settings: TargetConfig) -> Target:
         None,
     )
     if not (isinstance(found, type) and issubclass(found, Target)):
-        raise InputError(f"{path} has no class {kind} that is a rewindow.delivery.Target")
+        raise InputError(f"{path} has no class {kind} that derives from rewindow.delivery.Target")
     unknown = sorted(set(settings.settings) - set(_attributes(found)))
     if unknown:
         known = ", ".join(_attributes(found)) or "none"
         raise InputError(
             f'[targets.{name}] settings has the unknown key "{unknown[0]}"',
-            hint=f"{kind} has: {known}.",
+            hint=f"Attributes of {kind}: {known}.",
         )
     return found(**settings.settings)
 

@@ -18,12 +18,12 @@ class OperatorPartitions:
     """The partitions of a tuple operator over all commit groups of a replay.
 
     Attributes:
-        partitions: how many of them ran.
-        rows: tuples that all of them got.
-        largest: part of the tuples that the largest partition got, between 0 and 1.
-        seconds: time of all partitions.
-        largest_seconds: time of the largest partition.
-        advice: what to do about it; empty if nothing is wrong.
+        partitions: number of partitions that ran.
+        rows: number of tuples in all partitions.
+        largest: share of the tuples that are in the largest partition, from 0 to 1.
+        seconds: duration of all partitions, added up.
+        largest_seconds: duration of the largest partition.
+        advice: a recommendation for the user; empty if nothing is wrong.
     """
 
     operator: str
@@ -36,7 +36,7 @@ class OperatorPartitions:
 
 
 def operator_partitions(timings: Iterable[GroupTiming]) -> list[OperatorPartitions]:
-    """Returns the partitions of each tuple operator; none of a replay without tuple operators."""
+    """Returns the partitions of each tuple operator, added up over commit groups."""
     rows: dict[str, Counter[int]] = {}
     seconds: dict[str, Counter[int]] = {}
     emitted = Counter[str]()
@@ -56,8 +56,8 @@ def operator_partitions(timings: Iterable[GroupTiming]) -> list[OperatorPartitio
         advice = ""
         if is_unifier and emitted[operator] > total / len(of_partition):
             advice = (
-                f"{operator} emits {emitted[operator]:,} tuples, more than a partition of it gets: "
-                "divide the operators downstream into partitions, too"
+                f"{operator} emits {emitted[operator]:,} tuples, more than one of its partitions "
+                "receives: divide the operators downstream into partitions too"
             )
         found.append(
             OperatorPartitions(

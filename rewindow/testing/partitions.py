@@ -1,4 +1,4 @@
-"""The partition of each row of a pass in a test, as under Spark (X55)."""
+"""Finds the partition of each row of a pass in tests, with the same rules as Spark (X55)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from rewindow.tuple_engine.passes import Pass
 from rewindow.tuple_engine.tagged_rows import SORT_KEY, by_tag, tag_of
 
 EVERY = -1
-"""Stands for all partitions: those of a tuple of a broadcast port."""
+"""Marks a tuple of a broadcast port, which goes to all partitions."""
 _INT = 1 << 32
 
 
 def partitions_of(one: Pass, rows: pa.RecordBatch, count: int) -> Any:
-    """Returns the partition of each row, `EVERY` for those that come to all of them.
+    """Returns the partition of each row, or `EVERY` for a row that goes to all partitions.
 
-    A partitioner of SQL is not evaluated: keys are divided by their hash instead, which changes no
-    result.
+    An SQL partitioner is not evaluated. Keys are divided by their hash instead, because no result
+    depends on the partition.
     """
     places = rows[SORT_KEY].to_numpy()
     if one.placing.spread:
@@ -41,7 +41,7 @@ def partitions_of(one: Pass, rows: pa.RecordBatch, count: int) -> Any:
         hashes = row_hashes(pa.Table.from_batches([keys])).view(np.int64)
     if one.placing.partitioner == "apex":
         hashes = hashes & mask_of(count)
-    # The remainder of a negative hash is not negative here, as with pmod of Spark.
+    # numpy's remainder of a negative hash is not negative, like Spark's pmod.
     found = hashes % count
     broadcast = [one.inputs[place].tag for place in one.broadcast]
     found[np.isin(tag_of(places), broadcast)] = EVERY
@@ -49,9 +49,7 @@ def partitions_of(one: Pass, rows: pa.RecordBatch, count: int) -> Any:
 
 
 def _round_robin(one: Pass, rows: pa.RecordBatch, places: Any, count: int) -> Any:
-    """Returns the instance of each row: of recorded tuples by their offsets, of others by their
-    hash.
-    """
+    """Returns the instance of each row: by position for recorded tuples, by hash for others."""
     found = np.zeros(rows.num_rows, np.int64)
     ports = by_tag(one.inputs)
     begins = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist(), len(places)]
@@ -70,7 +68,10 @@ def _round_robin(one: Pass, rows: pa.RecordBatch, places: Any, count: int) -> An
 
 
 def java_hash(value: Any, *, is_long: bool = True) -> int:
-    """Returns what Java's hashCode returns for a boolean, a whole number or a text; 0 for None.
+    """Returns Java's hashCode of a boolean, a whole number or a text; 0 for None.
+
+    Args:
+        is_long: whether a whole number is a Java long; otherwise it is an int.
 
     >>> java_hash("hello"), java_hash(True), java_hash(-1), java_hash(-1, is_long=False)
     (99162322, 1231, 0, -1)
@@ -89,7 +90,7 @@ def java_hash(value: Any, *, is_long: bool = True) -> int:
 
 
 def _java_hashes(keys: pa.RecordBatch) -> list[int]:
-    """Returns the hash of each key; of several columns that of a java.util.List."""
+    """Returns the hashCode of each key; several columns are hashed as a java.util.List."""
     columns = []
     for column in keys.columns:
         is_long = column.type == pa.int64()

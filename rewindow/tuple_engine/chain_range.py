@@ -1,11 +1,11 @@
-"""One key range of a chain: operators over the same key, of which each reads the one before in the
+"""Runs a chain over one key range: operators with the same key, called one after the other in the
 same task (O97).
 
-An operator gets each batch as soon as it was emitted, so a chain holds a batch for each operator,
-and never a whole window. Its results are those of separate passes: a reader with the key of its
-writer follows the order of emission there too (O39). Tuples that were emitted under another key
-may belong to another task, and come by their row hash otherwise. They end the pass, and the engine
-computes the operators apart.
+An operator gets each batch as soon as it is emitted, so memory holds one batch per operator and
+never a whole window. The results equal those of separate passes, where a reader with the key of its
+writer also gets tuples in the order of emission (O39). Tuples that an operator emits under another
+key may belong to another task, and separate passes order them by their row hash. Such a tuple stops
+the pass, and the engine runs the operators in separate passes.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from rewindow.tuple_engine.tagged_rows import (
 from rewindow.windows import WindowRange
 
 _PART = "+foreign"
-"""Part of a row of `WRITTEN` that reports foreign tuples; no port has this name."""
+"""Value of `part` in a row of `WRITTEN` that reports foreign tuples; no port has this name."""
 
 
 class ForeignTuples(Exception):
-    """An operator of a chain emits tuples under another key than their own.
+    """An operator of a chain emitted a tuple of another key than the one that it was called for.
 
     Attributes:
-        operator: its name.
+        operator: name of the operator.
     """
 
     def __init__(self, operator: str) -> None:
@@ -47,16 +47,16 @@ class ForeignTuples(Exception):
         self.operator = operator
 
     def rows(self) -> pa.RecordBatch:
-        """Returns the report of a task, instead of the names of its files."""
+        """Returns the row that a task reports instead of the names of its files."""
         row = {"part": _PART, "file": self.operator}
         return pa.RecordBatch.from_pylist([row], schema=WRITTEN)
 
 
 def check_foreign(rows: Iterable[Mapping[str, Any]]) -> None:
-    """Checks that rows of `WRITTEN` report no foreign tuples.
+    """Checks that no task reported foreign tuples in rows of `WRITTEN`.
 
     Raises:
-        ForeignTuples: they report foreign tuples.
+        ForeignTuples: a task reported foreign tuples.
     """
     for row in rows:
         if row["part"] == _PART:
@@ -64,7 +64,7 @@ def check_foreign(rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def raised_by(operator: str) -> str:
-    """Returns the note on an error that names the operator of a chain that raised it."""
+    """Returns the note that is added to an error that an operator of a chain raised."""
     return f'raised by operator "{operator}" of a chain'
 
 
@@ -73,10 +73,11 @@ class ChainRange:
 
     Args:
         fused: the columns of the pass.
-        ranges: a key range of each operator, each after the one that feeds it.
-        shapes: of the operators.
-        inner: by operator and input port, the port of the chain that feeds it.
-        unseen: output ports that only the chain reads.
+        ranges: key range of each operator, by name; each comes after the one that feeds it.
+        shapes: columns of each operator's ports, by name.
+        inner: for each input port inside the chain, the output port that feeds it.
+        unseen: output ports that only operators of the chain read.
+        windows: windows of the pass.
     """
 
     def __init__(
@@ -99,10 +100,10 @@ class ChainRange:
             self._readers.setdefault(writer, []).append(reader)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yields what was emitted, then the states; see `KeyRange.run`.
+        """Yields the emitted tuples, then the states; see `KeyRange.run`.
 
         Raises:
-            ForeignTuples: an operator emits tuples that its reader must not get here.
+            ForeignTuples: an operator emitted a tuple of another key to a reader in the chain.
         """
         first = next(iter(self._ranges))
         try:
@@ -134,7 +135,7 @@ class ChainRange:
         name: str,
         made: Iterator[pa.RecordBatch],
     ) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of an operator that leave the pass, and those of its readers."""
+        """Hands the rows of an operator to its readers, and yields the rows that leave the pass."""
         for batch in _with_name(name, made):
             port = by_tag(self._shapes[name].outputs)[tag_of(batch[SORT_KEY][0].as_py())]
             if (name, port) not in self._unseen:
@@ -144,7 +145,7 @@ class ChainRange:
                     raise ForeignTuples(name)
                 wanted = self._shapes[reader].inputs[to]
                 rows = self._shapes[name].outputs[port].renamed(batch, wanted)
-                # An operator that emits many tuples for each would otherwise make batches that
+                # Operators that emit several tuples for each one would otherwise make batches
                 # grow from operator to operator.
                 for begin in range(0, rows.num_rows, BATCH):
                     part = rows.slice(begin, BATCH)
@@ -152,7 +153,7 @@ class ChainRange:
 
 
 def _with_name(name: str, made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the batches of an operator; an error on the way gets its name."""
+    """Yields the batches of an operator, and adds its name to an error that it raises."""
     try:
         yield from made
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Chains of an application: neighbours over the same key, which are computed in one pass (O97)."""
+"""Finds chains: connected operators with the same key, which run in one pass (O97)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from rewindow.operators.tuples.operator import TupleOperator
 
 
 def units_of(app: Application) -> list[list[Node]]:
-    """Returns the units of an application, where the operators of a chain are one unit.
+    """Returns the operators of an application, grouped by pass: a cycle, a chain or one operator.
 
-    A chain has one input from outside, so that units do not wait for each other.
+    Only the first operator of a chain reads from outside of it, so units never wait for each other.
     """
     units = app.units()
-    # The search for failing tuples removes tuples from the input of a single operator (R93).
+    # The search for failing tuples removes tuples from the input of a single operator (R93), so
+    # each operator needs a separate pass.
     if app.failing:
         return units
     found: list[list[Node]] = []
@@ -32,7 +33,7 @@ def units_of(app: Application) -> list[list[Node]]:
 
 
 def _fused_writer(app: Application, reader: Node) -> str:
-    """Returns the operator whose tasks can call a reader too; empty if there is none."""
+    """Returns the name of the operator that a reader can share a pass with, or an empty text."""
     if len(reader.feeds) != 1:
         return ""
     [(port, end)] = reader.feeds.items()
@@ -46,7 +47,7 @@ def _fused_writer(app: Application, reader: Node) -> str:
 
 
 def _same_placing(writer: Node, reader: Node) -> bool:
-    """Returns whether the attributes of two operators let one task call both."""
+    """Returns whether the attributes of two operators allow one task to call both."""
     for node in (writer, reader):
         operator = node.operator
         if not isinstance(operator, TupleOperator) or operator.delays or node.locality == APART:
@@ -58,7 +59,7 @@ def _same_placing(writer: Node, reader: Node) -> bool:
 
 
 def _same_key(writer: Node, emitted: OutputPort, received: InputPort) -> bool:
-    """Returns whether tuples that are emitted under a key stay in its task, in their order."""
+    """Returns whether a reader gets the tuples of a key in the writer's task and order."""
     assert isinstance(writer.operator, TupleOperator)
     key = writer.operator.key_schema()
     # The key under which `process_batch` emits a row is unknown.

@@ -1,4 +1,4 @@
-"""Reports of the tasks of a pass about their partitions: tuples and seconds."""
+"""Number of tuples and duration of each partition, as the tasks of a pass report them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rewindow.application import WRITTEN
 from rewindow.tuple_engine.tagged_rows import SORT_KEY, WINDOW_BITS
 
 _PART = "+partition"
-"""Part of the rows of `WRITTEN` that report a partition; no port has this name."""
+"""Value of `part` in rows of `WRITTEN` that report a partition; no port can have this name."""
 
 
 class PartitionRows(NamedTuple):
-    """A partition in one pass: its number, the tuples that it got, and the seconds of its task."""
+    """A partition in one pass: its number, its number of tuples, and the seconds of its task."""
 
     number: int
     rows: int
@@ -26,16 +26,16 @@ class PartitionRows(NamedTuple):
 
 
 class PartitionMeter:
-    """Counts the tuples of the task that it is in, and measures its time."""
+    """Counts the tuples of the current task and measures its duration."""
 
     def __init__(self) -> None:
         self._rows = 0
         self._began = time.monotonic()
 
     def count(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yields the batches, and counts their tuples."""
+        """Yields the batches unchanged and counts their tuples."""
         for batch in batches:
-            # Rows of state and marks come before the tuples.
+            # Rows are sorted: rows of state and placeholders come before the tuples.
             before = np.searchsorted(batch[SORT_KEY].to_numpy(), 1 << WINDOW_BITS)
             self._rows += batch.num_rows - int(before)
             yield batch
@@ -53,7 +53,7 @@ class PartitionMeter:
 
 
 def partitions_reported(rows: Iterable[Mapping[str, Any]]) -> list[PartitionRows]:
-    """Returns the partitions that rows of `WRITTEN` report."""
+    """Returns the partitions that tasks report in rows of `WRITTEN`."""
     found = []
     for row in rows:
         if row["part"] == _PART:

@@ -1,4 +1,4 @@
-"""How the tagged rows of a pass are divided between Spark tasks (X55, O85 to O92)."""
+"""Divides the tagged rows of a pass between Spark tasks (X55, O85 to O92)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from rewindow.tuple_engine.passes import Pass
 from rewindow.tuple_engine.tagged_rows import PLACEHOLDER, SORT_KEY, OperatorPort
 
 PARTITION = "_rw_partition"
-"""The column with the partition of a row; null where the row's key decides."""
+"""Column with the partition of a row; null if the partition follows from the key."""
 _INT = 1 << 32
 
 
 class Division:
-    """Divides the rows of a pass: by their keys as Spark does, by partition id where partitions are
-    declared, round robin, or into one task.
+    """Divides the rows of a pass by Spark's hash of their keys, by partition id, round robin, or
+    into one task.
+
+    Rows have a partition id if the operator declares partitions, a codec or a broadcast port.
 
     Attributes:
         names_partitions: whether rows have the column `PARTITION`.
@@ -41,11 +43,12 @@ class Division:
         self.names_partitions = self.is_by_id or placing.spread is not None
 
     def of_input(self, place: OperatorPort, row_hash: Column, offset: Column | None) -> Column:
-        """Returns the partition of the tuples of an input port.
+        """Returns the partition of the tuples of an input port; a tuple of a broadcast port becomes
+        a row in each partition.
 
         Args:
             row_hash: hash of all columns of the port.
-            offset: of recorded tuples, None for others.
+            offset: offset of recorded tuples; None for other tuples.
         """
         if self._placing.spread:
             chosen = row_hash if offset is None else offset
@@ -55,9 +58,7 @@ class Division:
         return F.lit(None).cast("int")
 
     def of_state(self) -> Column:
-        """Returns the partition of rows of state: the first instance takes them where there are
-        several without a key.
-        """
+        """Returns the partition of rows of state; with `spread`, the first instance loads them."""
         return F.lit(0 if self._placing.spread else None).cast("int")
 
     def divide(self, parts: Sequence[DataFrame]) -> DataFrame:
@@ -66,7 +67,7 @@ class Division:
         if self._pass.keys:
             rows = union_all(parts, allow_missing=True)
             return self._by_id(rows) if self.is_by_id else rows.repartition(*self._pass.keys)
-        # Spark calls no task without rows, and each instance must process all windows.
+        # Spark does not call a task without rows, but each instance must process all windows.
         instances = self._placing.spread or 1
         marks = spark.range(instances).select(
             F.lit(PLACEHOLDER).cast("bigint").alias(SORT_KEY),
@@ -131,7 +132,7 @@ class Division:
         """Returns rows with the partition that an SQL expression over the key columns returns.
 
         Raises:
-            InputError: the expression is wrong, random, or returns no whole number.
+            InputError: the expression is random, or does not return a whole number.
         """
         named = []
         for name, column in keys.items():
@@ -149,10 +150,10 @@ class Division:
         if not chosen._jdf.queryExecution().analyzed().deterministic():
             raise InputError(
                 f'the partitioner "{expression}" is random',
-                detail="A key must be in the same partition whenever it comes.",
+                detail="A key must always be in the same partition.",
             )
-        # Spark would take any number modulo the partitions, and send null to the first one: a
-        # wrong partitioner would go unnoticed.
+        # Spark would reduce any number modulo the partitions, and send null to the first one, so
+        # a wrong partitioner would go unnoticed.
         value = F.col("_rw_chosen").cast("bigint")
         wrong = F.concat(
             F.lit(f'the partitioner "{expression}" returns '),
@@ -182,7 +183,7 @@ def _type_of(field: pa.Field) -> DataType:
 
 
 def java_hash_of(column: Column, field: pa.Field) -> Column:
-    """Returns what Java's hashCode returns, as BIGINT; 0 for null (O85)."""
+    """Returns Java's hashCode of a column, as BIGINT; 0 for null (O85)."""
     kind = _type_of(field)
     if isinstance(kind, BooleanType):
         found = F.when(column, 1231).otherwise(1237).cast("bigint")
@@ -198,14 +199,14 @@ def java_hash_of(column: Column, field: pa.Field) -> Column:
 
 
 def _java_text(column: Column) -> Column:
-    """Returns the hash of a text: 31 * hash + unit over its units of UTF-16."""
+    """Returns Java's hashCode of a text: 31 * hash + unit, over its UTF-16 code units."""
     units = F.encode(column, "UTF-16BE")
     count = (F.octet_length(units) / F.lit(2)).cast("int")
     places = F.when(count > 0, F.sequence(F.lit(0), count - 1)).otherwise(
         F.array().cast("array<int>")
     )
 
-    # Arithmetic in 64 bits, cut to 32 after each step: ANSI mode refuses an overflow.
+    # 64-bit arithmetic, cut to 32 bits after each step, because ANSI mode rejects an overflow.
     def step(hashed: Column, place: Column) -> Column:
         unit = F.conv(
             F.hex(F.substring(units, place * 2 + 1, F.lit(2))),
@@ -224,7 +225,7 @@ def _java_text(column: Column) -> Column:
 
 
 def _java_list(hashes: Sequence[Column]) -> Column:
-    """Returns the hash of a list of values (java.util.List)."""
+    """Returns the hashCode of a java.util.List of values with these hashes."""
     found = F.lit(1).cast("bigint")
     for one in hashes:
         found = (found * 31 + one).bitwiseAND(F.lit(_INT - 1))

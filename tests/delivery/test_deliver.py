@@ -378,7 +378,7 @@ except DeliveryError as error:
 """
     command = [sys.executable, "-c", code, str(config.file)]
     ended = subprocess.run(command, capture_output=True, check=True, text=True)
-    assert 'target "lake" did not take windows 100 to 119' in ended.stdout
+    assert 'target "lake" could not store windows 100 to 119' in ended.stdout
     assert run(config, "lake").unchanged < 20
     assert in_lake(config) == visible(config)
 

@@ -23,7 +23,7 @@ def test_partitions_are_summed_over_groups_and_a_large_unifier_gets_advice(tmp_p
     assert partitions_of(book, book.replays.get("other")) == []
     unifier, totals = partitions_of(book, book.replays.get("one"))
     assert totals == OperatorPartitions("totals", 2, 80, 0.75, 4.0, 3.0, "")
-    assert unifier.advice.startswith("mean.out.unifier emits 12 tuples, more than a partition")
+    assert unifier.advice.startswith("mean.out.unifier emits 12 tuples, more than one of its")
     assert [timing.timings for timing in book.attempts.timings("one", 2)] == [
         {"compute": 1.0, "commit": 0.5}
     ] * 2

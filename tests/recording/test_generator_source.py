@@ -156,8 +156,11 @@ def test_scan_continues_after_the_last_sealed_window(tmp_path: Path) -> None:
 
 
 def wrong() -> Iterator[tuple[StreamConfig, str]]:
-    yield settings("sensor"), 'sensor" of stream "s" is not there\n  Hint: Did you mean "sensors"?'
-    yield settings("trip.py"), 'trip.py" of stream "s" is not there'
+    yield (
+        settings("sensor"),
+        'sensor" of stream "s" does not exist\n  Hint: Did you mean "sensors"?',
+    )
+    yield settings("trip.py"), 'trip.py" of stream "s" does not exist'
     yield settings("empty.py"), 'empty.py" of stream "s" has 0 generators'
     yield settings("trips.py", format=None), 'A Generator needs format = "generator"'
     for given, words in (

@@ -1,1 +1,1 @@
-"""Generators: streams of made-up tuples, which are recorded like those of any other source."""
+"""Generators: sources of synthetic tuples, which are recorded like any other source."""

@@ -1,4 +1,4 @@
-"""Auctions: persons, their auctions, and bids."""
+"""The generator `auctions`: persons, their auctions, and bids."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rewindow.operators.generators.generator import TIME, Generator
 
 _GROUP = 50
 _AUCTIONS = 3
-"""Of 50 tuples in a row, the first is a person, three are auctions and 46 are bids."""
+"""Of each 50 tuples, the first is a person, the next three are auctions, and 46 are bids."""
 _KINDS = pa.array(["person", "auction", "bid"])
 _LONGEST_US = 3_600_000_000
 
@@ -20,12 +20,12 @@ _LONGEST_US = 3_600_000_000
 class Auctions(Generator):
     """Persons, their auctions, and bids, in the proportions 1 : 3 : 46 of the Nexmark benchmark.
 
-    A seller arrives before its auction, and an auction before its bids. Columns that a kind of
-    tuple does not have are null. Prices are in cents. With a skew, most bids are for the newest
+    A seller arrives before its auction, and an auction before its bids. Columns that do not apply
+    to a kind of tuple are null. Prices are in cents. With a skew, most bids are for the newest
     auctions.
 
     Attributes:
-        open_auctions: number of the newest auctions that get bids.
+        open_auctions: number of auctions, counted back from the newest one, that get bids.
     """
 
     columns: ClassVar = pa.schema(
@@ -42,7 +42,7 @@ class Auctions(Generator):
     open_auctions: int = Field(default=100, ge=1)
 
     def rows(self, window_id: int, part: int, random: np.random.Generator) -> pa.RecordBatch:
-        """Returns persons, auctions and bids."""
+        """Returns the persons, auctions and bids of a part of a window."""
         slots = self.slots(
             window_id,
             part,

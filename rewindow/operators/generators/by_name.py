@@ -1,4 +1,4 @@
-"""The generators of the library, by the name that a stream has as its source."""
+"""The generators of the library, by the name that is set as the `source` of a stream."""
 
 from __future__ import annotations
 

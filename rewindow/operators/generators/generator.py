@@ -1,4 +1,4 @@
-"""Generator: tuples that are computed from properties and a seed, at any scale (O145 to O147).
+"""Generator: base class of sources that compute tuples from properties and a seed (O145 to O147).
 
 class Trips(Generator):
     columns: ClassVar = pa.schema(
@@ -33,11 +33,11 @@ _SECOND = Grid(1_000, 0)
 
 
 class Lulls(Section):
-    """Windows in which nothing arrives.
+    """Empty windows at regular intervals.
 
     Attributes:
         after: number of windows with tuples before each lull.
-        windows: number of empty windows of a lull.
+        windows: number of empty windows in a lull.
     """
 
     after: int = Field(ge=1)
@@ -45,12 +45,12 @@ class Lulls(Section):
 
 
 class ClockSteps(Section):
-    """Steps of the clock that measures the event time.
+    """Errors of the clock that measures the event time.
 
     Attributes:
-        every: number of windows from one step to the next. The clock is right up to the first step,
-            wrong up to the second one, then right again.
-        by: how far it is wrong; negative if it is slow.
+        every: number of windows between two steps of the clock. It is right for this number of
+            windows, then wrong for the same number, and so on.
+        by: error of the clock while it is wrong; negative if it is slow.
     """
 
     every: int = Field(ge=1)
@@ -58,12 +58,12 @@ class ClockSteps(Section):
 
 
 class Slots(NamedTuple):
-    """The tuples of a part of a window, without their own columns.
+    """Numbers and times of the tuples in a part of a window.
 
     Attributes:
-        numbers: number of each tuple in the stream, from 0.
-        arrived_at: arrivals, in the order of the numbers.
-        event_at: event times.
+        numbers: number of each tuple in the stream, counted from 0.
+        arrived_at: arrival of each tuple; arrivals ascend with the numbers.
+        event_at: event time of each tuple.
     """
 
     numbers: np.ndarray
@@ -72,29 +72,29 @@ class Slots(NamedTuple):
 
 
 class Generator(BaseModel):
-    """A stream whose tuples are computed, not read.
+    """A source that computes its tuples instead of reading them.
 
     `rows` is called for each part of each window, in any order and in several processes. Its result
-    must depend on the properties, the window, the part and `random` alone. A recording then has the
-    same tuples for any number of Spark tasks, and when it is repeated.
+    must depend only on the properties, the window, the part and `random`. Then every recording has
+    the same tuples, for any number of Spark tasks.
 
     Attributes:
         columns: columns of the tuples.
         arrival: the column with the arrival of a tuple, a timestamp inside its window.
-        seed: another seed draws other tuples.
-        parts: parts into which each window is divided, which different Spark tasks can compute.
-            Another number of parts draws other tuples.
-        rate: tuples in a window, in all parts together, 10,000,000 at most.
-        skew: 0 picks all keys equally often. With 1 the second key comes about half as often as the
+        seed: seed of the random numbers; another seed produces other tuples.
+        parts: number of parts of each window, which different Spark tasks can compute. Another
+            number of parts produces other tuples.
+        rate: number of tuples in a window, in all parts together, 10,000,000 at most.
+        skew: 0 picks all keys equally often. 1 picks the second key about half as often as the
             first, the third a third as often, and so on; larger values favour the first keys more.
         disorder: longest delay from the event time of a tuple to its arrival. Delays are random, so
             tuples do not arrive in the order of their event times.
-        lulls: windows in which nothing arrives, such as `{ after = 55, windows = 5 }`.
+        lulls: empty windows, such as `{ after = 55, windows = 5 }`.
         poison: share of the tuples that have no arrival, from 0 to less than 1. `record` puts them
             into the quarantine.
-        clock_steps: steps of the clock of the event time, such as `{ every = 60, by = "-2 s" }`.
-        begin: time in the first window; in UTC unless it has a zone.
-        windows: number of windows after which the stream ends; by default 1,000, or those that
+        clock_steps: errors of the clock of the event time, such as `{ every = 60, by = "-2 s" }`.
+        begin: a time in the first window; in UTC unless it has a time zone.
+        windows: number of windows after which the stream ends; by default 1,000, or the number that
             `tuples` needs.
         tuples: number of tuples after which the stream ends.
     """
@@ -147,12 +147,12 @@ class Generator(BaseModel):
         Args:
             window_id: the window.
             part: number of the part, from 0.
-            random: seeded by `seed`, part and window.
+            random: random numbers, seeded by `seed`, part and window. Use no others.
         """
         raise NotImplementedError
 
     def on(self, grid: Grid) -> Self:
-        """Returns this generator with the windows of a stream; by default they have 1 second."""
+        """Returns a copy with the windows of a stream; without it, windows are 1 second long."""
         placed = self.model_copy()
         placed._grid = grid
         return placed
@@ -169,7 +169,7 @@ class Generator(BaseModel):
         return WindowRange(first, first + (count or _WINDOWS) - 1)
 
     def batch(self, window_id: int, part: int) -> pa.RecordBatch:
-        """Returns the tuples of a part of a window as they are recorded, poison among them.
+        """Returns the tuples of a part of a window as they are recorded, including the poison.
 
         Raises:
             InputError: `rows` returned other columns, or an arrival outside the window.
@@ -185,7 +185,7 @@ class Generator(BaseModel):
         where = f"{type(self).__name__}, part {part} of window {window_id}"
         if batch.schema != self.columns:
             found = f"{str(batch.schema).splitlines()}; declared are"
-            raise InputError(f"columns of {where}, are {found} {str(self.columns).splitlines()}")
+            raise InputError(f"{where}: the columns are {found} {str(self.columns).splitlines()}")
         place = self.columns.get_field_index(self.arrival)
         arrivals = batch.column(place)
         arrived_us = arrivals.drop_null().cast(pa.int64()).to_numpy()
@@ -193,7 +193,7 @@ class Generator(BaseModel):
         if np.any((offsets_us < 0) | (offsets_us >= self._grid.width_us)):
             raise InputError(
                 f"a tuple of {where}, has an arrival outside the window",
-                hint="Take arrivals from `slots`.",
+                hint="Use the arrivals that `slots` returns.",
             )
         arrivals = pc.if_else(
             random.random(batch.num_rows) < self.poison,
@@ -207,14 +207,14 @@ class Generator(BaseModel):
         )
 
     def slots(self, window_id: int, part: int, random: np.random.Generator) -> Slots:
-        """Returns numbers, arrivals and event times of the tuples that belong to a part of a
-        window, with rate, disorder, lulls and clock steps.
+        """Returns numbers, arrivals and event times of the tuples in a part of a window, computed
+        from `rate`, `disorder`, `lulls` and `clock_steps`.
         """
         index = window_id - self.window_range.first
         before = self._before(index)
         count = self._before(index + 1) - before
         inside = np.arange(count * part // self.parts, count * (part + 1) // self.parts)
-        # Each tuple has its own slice of the window, so arrivals ascend from part to part.
+        # Each tuple has a separate slice of the window, so arrivals ascend from part to part.
         width_us = self._grid.width_us
         within_us = inside * width_us + random.integers(
             0,
@@ -241,16 +241,16 @@ class Generator(BaseModel):
         size: int,
         random: np.random.Generator,
     ) -> np.ndarray:
-        """Returns `size` numbers from 0 to less than `count`, with the generator's skew."""
+        """Returns `size` random keys from 0 to `count` - 1, picked with the generator's `skew`."""
         # The inverse of a continuous Zipf distribution from 1/2 to count + 1/2 needs no table of
-        # all keys. A skew of 1 has no closed form, and a value next to it has.
+        # all keys. The formula does not apply to a skew of exactly 1, so a close value replaces it.
         power = 1 - self.skew or 1e-12
         high = np.expm1(power * np.log(2.0 * np.asarray(count) + 1))
         drawn = np.exp(np.log1p(random.random(size) * high) / power)
         return np.minimum(((drawn - 1) / 2).astype(np.int64), np.asarray(count) - 1)
 
     def _before(self, index: int) -> int:
-        """Returns the number of tuples before a window of the stream, counted from 0."""
+        """Returns the number of tuples before the window with this index in the stream."""
         index = min(max(index, 0), len(self.window_range))
         after = self.lulls.after
         cycles, rest = divmod(index, after + self.lulls.windows)

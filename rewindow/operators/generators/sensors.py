@@ -1,4 +1,4 @@
-"""Sensors: a fleet of thermometers."""
+"""The generator `sensors`: measurements of thermometers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rewindow.operators.generators.generator import TIME, Generator
 
 
 class Sensors(Generator):
-    """Measurements of a fleet of thermometers, each around a temperature between 10 and 19 degrees.
+    """Measurements of thermometers, each of which varies around a mean of 10 to 19 degrees.
 
     Attributes:
         sensors: number of sensors.
@@ -29,7 +29,7 @@ class Sensors(Generator):
     sensors: int = Field(default=100, ge=1)
 
     def rows(self, window_id: int, part: int, random: np.random.Generator) -> pa.RecordBatch:
-        """Returns measurements."""
+        """Returns the measurements of a part of a window."""
         slots = self.slots(
             window_id,
             part,

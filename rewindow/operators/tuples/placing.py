@@ -15,21 +15,21 @@ from rewindow.operators.tuples.state import StateField
 CODECS = ("xxhash64", "java")
 _PER_WINDOW = ("begin_window", "end_window", "slide")
 _NEEDS_UNIFIER = (
-    "it is spread and computes a result per window: give its output port a unifier that aggregates "
-    "the partial results again. An aggregate whose partial results cannot be merged, such as a "
-    "median, is divided by keys instead: partitions=N"
+    "with spread, each instance emits a partial result per window: set a unifier on the output "
+    "port to merge them. If partial results cannot be merged, such as medians, divide the operator "
+    "by keys instead: partitions=N"
 )
 
 
 class PlacedOperator(Protocol):
-    """A tuple operator, as far as these checks read it."""
+    """The parts of a tuple operator that these checks read."""
 
     fields: ClassVar[tuple[StateField, ...]]
     delays: ClassVar[bool]
 
     @property
     def placing(self) -> Placing:
-        """Its partitions."""
+        """How it is divided between tasks."""
 
     def defines(self, name: str) -> bool:
         """Returns whether its class defines a callback."""
@@ -45,7 +45,7 @@ class PlacedOperator(Protocol):
 
 
 def wrong_placing(operator: PlacedOperator) -> Iterator[tuple[str, str]]:
-    """Yields the rules that partitions and unifiers break, each with a message."""
+    """Yields each rule that the partitions or unifiers of an operator violate, with a message."""
     yield from _wrong_partitions(operator)
     yield from _wrong_spread(operator)
     yield from _wrong_codecs(operator)
@@ -67,7 +67,7 @@ def _wrong_partitions(operator: PlacedOperator) -> Iterator[tuple[str, str]]:
     if placing.partitions is not None and placing.partitions < 1:
         yield "X55", f"partitions must be at least 1, not {placing.partitions}"
     if (placing.partitions or placing.partitioner) and not operator.key_schema():
-        yield "X55", "partitions divide keys, and no input port has a key: use spread=N"
+        yield "X55", "partitions divide keys, but no input port has a key: use spread=N"
     if placing.partitioner is not None and placing.partitions is None:
         yield "X55", "a partitioner needs the number of partitions: partitions=N"
 
@@ -81,11 +81,11 @@ def _wrong_spread(operator: PlacedOperator) -> Iterator[tuple[str, str]]:
     if operator.key_schema():
         yield "X55", "spread is for an operator without a key: use partitions=N"
     if operator.delays:
-        yield "X55", "a delay operator has one instance"
+        yield "X55", "a delay operator cannot have several instances"
     if any(isinstance(field, SlidingField) for field in operator.fields):
         yield "X55", "a SlidingField cannot be merged: keep it in the unifier"
     elif operator.fields and not operator.defines("merge"):
-        yield "R100", "it is spread and has state: define merge(one, other)"
+        yield "R100", "spread=N needs merge(one, other), because the operator has state"
     ports = operator.output_ports().values()
     has_results = any(port.unifier is None and not port.error for port in ports)
     if has_results and any(map(operator.defines, _PER_WINDOW)):
@@ -100,13 +100,16 @@ def _wrong_codecs(operator: PlacedOperator) -> Iterator[tuple[str, str]]:
         if port.is_keyed:
             codecs.add(port.codec or CODECS[0])
         elif port.codec is not None:
-            yield "O85", f'port "{name}" has no key, so it needs no codec'
+            yield "O85", f'port "{name}" has no key, so it cannot have a codec'
     if len(codecs) > 1:
-        yield "O90", "its ports have different codecs, so equal keys could be in two partitions"
+        yield (
+            "O90",
+            "its ports have different codecs, so equal keys could be in different partitions",
+        )
     if "java" in codecs:
         for column in operator.key_schema():
             if not _has_java_hash(column.type):
-                yield "O85", f"codec java takes booleans, whole numbers and text, not {column}"
+                yield "O85", f"codec java supports booleans, integers and text, not {column}"
 
 
 def _has_java_hash(kind: pa.DataType) -> bool:

@@ -1,4 +1,4 @@
-"""A generator as source: its tuples are computed by Spark's tasks (O145 to O147).
+"""Source that records a generator: Spark's tasks compute its tuples (O145 to O147).
 
     [streams.sensors]
     format = "generator"
@@ -6,8 +6,8 @@
     arrived_at = "arrived_at"
     source_settings = { rate = 1000, windows = 600 }
 
-A source that ends with ".py" is a file with a generator of the user. The number of a row follows
-from its window and its place in it, so it depends neither on tasks nor on the run.
+A source that ends with ".py" is a Python file with a generator. The number of a row follows from
+its window and its position in it, so it does not depend on tasks or on the recording.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _WINDOW_ROWS = 1_000_000_000
-"""Row numbers that a part has for each window."""
+"""Row numbers that are reserved for each window of a part."""
 _TUPLE_BYTES = 100
-"""About how large a tuple is."""
+"""Assumed size of a tuple."""
 TUPLES_PER_TASK = 500_000
-"""Tuples that a Spark task computes, about."""
+"""About the number of tuples that a Spark task computes."""
 
 
 @source("generator")
 class GeneratorSource(FileSource):
-    """A generator of the library, or of a Python file; `source_settings` are its properties."""
+    """A generator of the library or of a Python file; `source_settings` has its properties."""
 
     settings: ClassVar[frozenset[str]] = frozenset({"source_settings"})
     _windows = range(0)
 
     def check(self) -> None:
-        """See Source: builds the generator with its properties."""
+        """See Source: creates the generator with its properties."""
         kind = GENERATORS.get(self.stream.source) or class_in_file(
             self,
             Generator,
@@ -75,7 +75,7 @@ class GeneratorSource(FileSource):
         declared: Sequence[str] | None,
         recorded: pa.Schema | None,
     ) -> SourceContents:
-        """See Source: the windows after those that are sealed; a file stands for a part of each."""
+        """See Source: the windows after the last sealed one, as a `SourceFile` for each part."""
         grid = self.stream.grid
         every = self.generator.window_range
         sealed = position.sealed_last
@@ -132,7 +132,7 @@ class GeneratorSource(FileSource):
         columns = contents.schema
         parts = generator.parts
         begin = self._windows.start
-        # The first part is computed here as well, so that an error is met before Spark's tasks.
+        # The first part is computed here as well, so that errors occur before Spark runs tasks.
         schema = spark_schema(
             numbered_rows(
                 generator,
@@ -163,7 +163,7 @@ class GeneratorSource(FileSource):
 
 
 def numbered_rows(generator: Generator, columns: pa.Schema, window: int, part: int) -> pa.Table:
-    """Returns the rows of a part of a window as `Source.rows` does, with `__file`."""
+    """Returns the rows of a part of a window like `Source.rows`, with the column `__file`."""
     rows = pa.Table.from_batches([generator.batch(window, part)])
     chosen = rows.select(columns.names).cast(columns)
     before = (window - generator.window_range.first) * _WINDOW_ROWS

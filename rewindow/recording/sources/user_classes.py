@@ -1,4 +1,4 @@
-"""Classes of the user that are sources: found in a Python file, built from `source_settings`."""
+"""Loads the class of a source from a Python file, and creates it from `source_settings`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ _Kind = TypeVar("_Kind", bound=BaseModel)
 
 
 def class_in_file(source: FileSource, base: type[_Kind], words: str) -> type[_Kind]:
-    """Returns the class of a Python file that derives from a base.
+    """Returns the class of a Python file that derives from a base class.
 
     Args:
-        source: what needs it; of several classes, its `source_settings` name one.
-        base: the base class; a class that the file only imports belongs to another file.
-        words: what such a class is, in words; the last one is the key of `source_settings`.
+        source: the source. If the file has several classes, its `source_settings` name one.
+        base: the base class. Classes that the file only imports do not count.
+        words: name of such classes in messages, such as "input operator"; its last word is the key
+            in `source_settings`.
 
     Raises:
         InputError: the file is missing, cannot be imported, or does not have the class; the class
@@ -63,7 +64,7 @@ def class_in_file(source: FileSource, base: type[_Kind], words: str) -> type[_Ki
 
 
 def with_properties(source: FileSource, kind: type[_Kind], others: Collection[str]) -> _Kind:
-    """Returns an instance of a class, with `source_settings` as its properties but for `others`.
+    """Returns an instance of a class with the properties in `source_settings`, except `others`.
 
     Raises:
         InputError: a property is unknown, missing or has a wrong value.
@@ -92,23 +93,23 @@ def _module_name(path: Path) -> str:
 def _module(path: Path, stream: str) -> ModuleType:
     if not path.is_file():
         raise InputError(
-            f'source "{path}" {stream} is not there',
-            hint=f"{did_you_mean(path.name, GENERATORS)}It is the Python file of a class, or with "
-            f'format = "generator" one of: {", ".join(GENERATORS)}.',
+            f'source "{path}" {stream} does not exist',
+            hint=f"{did_you_mean(path.name, GENERATORS)}Name a Python file, or a generator with "
+            f'format = "generator": {", ".join(GENERATORS)}.',
         )
     name = _module_name(path)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # Pydantic finds the types of text annotations by the name of the module. Later the name must be
-    # unknown, so that Spark sends the classes themselves to its Python workers.
+    # Pydantic resolves annotations that are texts by the name of the module. Afterwards the name
+    # must be unknown, so that Spark sends the classes themselves to its Python workers.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except Exception as error:
         raise InputError(
             f'source "{path}" {stream} cannot be imported: {type(error).__name__}: {error}',
-            hint="Mend it: nothing was recorded.",
+            hint="Fix the file. Nothing was recorded.",
         ) from error
     finally:
         sys.modules.pop(name, None)
