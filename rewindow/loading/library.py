@@ -39,7 +39,7 @@ OTHERS = {
 }
 """Columns of the second input port in the examples."""
 COLUMNS = "columns"
-"""Property with the input columns of an operator, which follow from the graph."""
+"""Property with the columns of the first input port, which are set from the application."""
 _RULES = re.compile(r" \((?:docs/rules/[^)]*|[A-Z]\d+(?:(?:, | to )[A-Z]\d+)*)\)")
 _EXAMPLE = re.compile(r"\n*Example:")
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*\n(?:        .*\n)*)", re.MULTILINE)
@@ -250,8 +250,10 @@ def _example_operator(kind: type[FrameOperator], section: Mapping[str, Any]) -> 
 
 
 def column_properties(kind: type[FrameOperator]) -> dict[str, str | None]:
-    """Returns the properties with the columns of an input, by name: each has the name of its port,
-    such as `table_columns`; `columns` are those of the first other port, None.
+    """Returns the properties that contain the columns of an input port, with the name of the port.
+
+    `table_columns` belongs to the port `table`. The port of `columns` is None: it is the first port
+    that no other property belongs to.
     """
     found: dict[str, str | None] = {}
     for name, field in kind.model_fields.items():

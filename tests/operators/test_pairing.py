@@ -223,7 +223,7 @@ def test_duplicates_and_pairs_equal_the_reference_for_many_cuts(
     [
         (Deduplicate(**{**DUPLICATES, "expire": "0 s"}), "expire: it must be more than 0"),
         (Deduplicate(**{**DUPLICATES, "span": "soon"}), '"soon" cannot be read'),
-        (Deduplicate(**{**DUPLICATES, "event_at": "number"}), '"number" is int64 and not a'),
+        (Deduplicate(**{**DUPLICATES, "event_at": "number"}), '"number" is int64, not a'),
         (Deduplicate(**{**DUPLICATES, "key": ("k",)}), 'key: the input has no column "k"'),
         (Join(columns=COLUMNS, right_columns=OTHER, on=("number",)), 'has no column "number"'),
         (
@@ -237,7 +237,7 @@ def test_duplicates_and_pairs_equal_the_reference_for_many_cuts(
         ),
         (
             Join(columns=COLUMNS, right_columns=OTHER, on=("key",), primary=("left",)),
-            "expire: event_at and primary need it",
+            "expire: event_at and primary have no effect without it",
         ),
         (
             Enrich(columns=COLUMNS, table_columns=pa.schema([("key", pa.int64())]), on=("key",)),

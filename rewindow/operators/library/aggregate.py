@@ -45,8 +45,8 @@ class Call:
 
     Attributes:
         name: name of its column in the output.
-        column: its argument; `*` counts tuples.
-        share: the share of a quantile; 0.5 for a median.
+        column: the column that it aggregates; `*` counts tuples.
+        share: the share of a quantile, from 0 to 1; 0.5 for a median.
     """
 
     name: str
@@ -56,8 +56,8 @@ class Call:
 
 
 class _Fold(NamedTuple):
-    """An aggregate of Spark, and the function that merges two of its results; None if they cannot
-    be merged.
+    """A Spark aggregate, and the aggregate that merges its partial results; None if they cannot be
+    merged.
     """
 
     value: Column
@@ -70,22 +70,22 @@ class Aggregate(SpanningOperator):
     With `application_windows`, a result covers an application window. With `slide_windows` too, it
     covers a sliding window. It is emitted in the last window that it covers. A window without
     tuples has no result. In `by`, null is a value like any other. Aggregates ignore null, except
-    `first` and `last`. Sums of floating-point numbers are rounded only at the end, so that they do
-    not depend on the order of the tuples. If `unique`, `median`, `quantile`, or `avg` of decimals
-    is computed with such sums, the tuples are read twice.
+    `first` and `last`. Sums of floating-point numbers are rounded only at the end, so they do not
+    depend on the order of the tuples. If `unique`, `median`, `quantile`, `reduce`, or `avg` of
+    decimals is computed together with such sums, the tuples are read twice.
 
     Attributes:
         aggregates: the aggregate of each output column, such as `sum(price)`. Functions: sum,
             count, avg, unique, min, max, range (two columns, NAME_min and NAME_max), first, last,
             median, quantile(x, 0.9), most_frequent, least_frequent and reduce. `count(*)` counts
             tuples. If values are equally frequent, the smallest one is the result.
-        reduce: SQL expression over `one` and `other`, such as "one * other", by which an aggregate
-            `reduce` of this name combines two values. It must be associative and commutative. A
-            task needs memory for all values of a group.
+        reduce: for each aggregate `reduce`, by name, an SQL expression that combines the values
+            `one` and `other`, such as "one * other". It must be associative and commutative. A task
+            needs memory for all values of a group.
         by: columns to group by.
         where: SQL condition over the columns of the input; other tuples are left out.
         order_by: columns that order the tuples of a window for first and last. Among equal tuples,
-            first returns the smallest value and last the largest. By default the order of the
+            first returns the smallest value and last the largest. By default, the order of the
             recording.
         emit_empty: whether counts of a window without tuples are 0; not with `by`.
         mark_partial: whether the column `_rw_partial` marks results of application windows in which
@@ -107,7 +107,7 @@ class Aggregate(SpanningOperator):
         calls = self.calls()
         reduced = [call.name for call in calls if call.function == "reduce"]
         if sorted(reduced) != sorted(self.reduce):
-            raise ValueError("reduce: each aggregate reduce, and no other, needs an expression")
+            raise ValueError("reduce: each aggregate reduce needs an expression, others have none")
         for name in reduced:
             self.check_sql(f"reduce.{name}", self.reduce[name], _ARGUMENTS)
         check_twice("aggregates", self.output_ports()["out"].schema.names)
@@ -120,7 +120,7 @@ class Aggregate(SpanningOperator):
                     )
         counts = all(call.function in _COUNTS for call in calls)
         if self.emit_empty and (self.by or not counts):
-            raise ValueError("emit_empty: only counts without by can be 0 where no tuple came")
+            raise ValueError("emit_empty: needs aggregates that are count or unique, and no by")
         return self
 
     def output_ports(self) -> Mapping[str, OutputPort]:
@@ -156,7 +156,7 @@ class Aggregate(SpanningOperator):
             share = 0.5
             if (function == "quantile") != (found[3] is not None):
                 raise ValueError(
-                    f'aggregates.{name}: "{text}": a quantile and no other aggregate has a share, '
+                    f'aggregates.{name}: "{text}": only a quantile has a share and must have one, '
                     "such as quantile(delay, 0.9)"
                 )
             if found[3] is not None:
@@ -215,7 +215,7 @@ class Aggregate(SpanningOperator):
         return self.with_partial(found, context)
 
     def _aggregated(self, rows: DataFrame, folds: Mapping[str, _Fold]) -> DataFrame:
-        """Returns the folds of each group, and the exact sums of columns of floats."""
+        """Returns the Spark aggregates of each group, and the exact sums of float columns."""
         names = [WINDOW, *self.by]
         sums = self._exact_sums()
         if not sums:
@@ -254,7 +254,7 @@ class Aggregate(SpanningOperator):
         return found
 
     def _results(self, call: Call, number: int, folds: dict[str, _Fold]) -> list[Column]:
-        """Adds the folds of an aggregate, and returns its output columns."""
+        """Adds the Spark aggregates of a call to `folds`, and returns its output columns."""
         from pyspark.sql import functions as F
 
         name = f"_fold_{number}"
@@ -323,7 +323,7 @@ class Aggregate(SpanningOperator):
         name: str,
         folds: dict[str, _Fold],
     ) -> Column:
-        """Returns a sum or an average, which do not depend on the order of the tuples."""
+        """Returns a sum or an average that does not depend on the order of the tuples."""
         from pyspark.sql import functions as F
         from pyspark.sql.pandas.types import from_arrow_type
 

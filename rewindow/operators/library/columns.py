@@ -42,7 +42,7 @@ _CHANGING = re.compile(
 """Functions whose values differ from run to run, and window functions, which would see where a
 commit group ends."""
 Columns = Annotated[pa.Schema, PlainSerializer(type_texts)]
-"""Columns of an input, which follow from the graph."""
+"""Columns of an input port; in an application they are set from the stream that feeds it."""
 
 
 class ColumnsOperator(FrameOperator):
@@ -82,7 +82,7 @@ class ColumnsOperator(FrameOperator):
         """Rejects SQL that names unknown columns, or whose value changes from run to run.
 
         Args:
-            known: the names that it may contain; by default the columns of the input.
+            known: names that the expression may use; by default, the columns of the input.
 
         Raises:
             ValueError: the SQL is wrong; the message names the property and the error.
@@ -101,7 +101,7 @@ class ColumnsOperator(FrameOperator):
         self.check_known(property_name, unknown)
 
     def check_time(self, property_name: str, name: str) -> None:
-        """Rejects a column that is unknown or has no times.
+        """Rejects a column that is unknown or has no timestamps.
 
         Raises:
             ValueError: the message names the property and the column.
@@ -109,7 +109,7 @@ class ColumnsOperator(FrameOperator):
         self.check_known(property_name, [name])
         kind = self.columns.field(name).type
         if not pa.types.is_timestamp(kind):
-            raise ValueError(f'{property_name}: column "{name}" is {kind} and not a timestamp')
+            raise ValueError(f'{property_name}: column "{name}" is {kind}, not a timestamp')
 
     def passed(self, frame: DataFrame) -> DataFrame:
         """Returns the window and the event columns of an input's tuples."""

@@ -1,5 +1,5 @@
-"""Deduplicate: parts tuples into unique, duplicate and expired ones by event time (E71 to E76,
-E78, X39).
+"""Deduplicate: separates unique, duplicate and expired tuples by event time (E71 to E76, E78,
+X39).
 """
 
 from __future__ import annotations
@@ -39,24 +39,26 @@ class Deduplicate(ColumnsOperator):
     a range of event time; tuples that are older than the range go to `expired` (E71 to E76, E78).
 
     The range starts at `reference` - `expire` and is divided into buckets of `span`; the last one
-    ends at `reference` or later. A tuple at or after its end moves the range forward by whole
-    buckets, just far enough to contain it. A key is a duplicate if its bucket has seen it. Tuples
-    without event time go to the error port `errors` with the reason `null_ts`. A single event time
-    that is far ahead makes all later tuples expire: put a `SplitLate` before this operator if that
-    can happen. The state contains the keys of the range, and older ones are removed after each
-    commit group.
+    ends at `reference` or later. A tuple at or after the end of the range moves the
+    range forward by whole buckets, just far enough to contain it. A tuple is a duplicate if an
+    earlier tuple in its bucket has the same key. Tuples without event time go to the error port
+    `errors` with the reason `null_ts`. A single event time in the far future makes all normal
+    tuples after it expire: if that can happen, put a `SplitLate` before this operator. The state
+    contains the keys of the range; keys that have left the range are removed after each commit
+    group.
 
     Attributes:
         key: the columns that form the key.
         event_at: column with the event time.
-        reference: a time from which the first range is counted, such as "2026-01-01".
+        reference: the first range extends at least to this time, such as "2026-01-01".
         expire: length of the range, such as "1 day".
-        span: length of a bucket.
-        whole_range: whether a key stays a duplicate as long as its first tuple is in the range, in
-            whatever bucket it comes again.
-        null_keys: "apart": tuples with null in their key are unique; "equal": null equals null.
-        order_by: columns that order the tuples of a window; the first of a key is unique. By
-            default the order of the recording.
+        span: length of a bucket, such as "1 hour".
+        whole_range: whether a tuple is a duplicate as long as the last unique tuple of its key is
+            in the range, even in another bucket.
+        null_keys: "apart": tuples with null in their key are never duplicates; "equal": null equals
+            null.
+        order_by: columns that order the tuples of a window; the first tuple of a key is unique. By
+            default, the order of the recording.
     """
 
     key: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -89,8 +91,8 @@ class Deduplicate(ColumnsOperator):
         return {**dict.fromkeys(OUTCOMES, port), "errors": errors}
 
     def state_columns(self) -> pa.Schema:
-        """Returns the columns of the keys in the range with their buckets and the first bucket of
-        the range. One row has only the first bucket.
+        """Returns the columns of the key, its bucket, and the first bucket of the range. Only one
+        row has the first bucket, and it has nothing else.
         """
         keys = [self.columns.field(name) for name in self.key]
         return pa.schema([*keys, (_BUCKET, pa.int64()), (_START, pa.int64())])
@@ -105,7 +107,7 @@ class Deduplicate(ColumnsOperator):
         state: DataFrame | None,
         context: OperatorContext,
     ) -> Mapping[str, DataFrame]:
-        """Returns the tuples by outcome."""
+        """Returns the tuples of each output port."""
         from pyspark.sql import functions as F
 
         assert state is not None, "it has state columns"
@@ -202,13 +204,13 @@ class Deduplicate(ColumnsOperator):
         )
 
     def _first_in_range(self, rows: DataFrame) -> tuple[DataFrame, Column]:
-        """Returns the tuples, and whether each is the first of its key since the one before it has
-        left the range.
+        """Returns the tuples, and whether each is the first of its key, or the first after the
+        previous unique one has left the range.
         """
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
-        # While the range stays where it is, only the first tuple of a key can be unique. So few
+        # While the range does not move, only the first tuple of a key can be unique, so only few
         # tuples of a key are collected.
         keys = named_columns(self.key)
         in_range = rows.where(F.col(_BUCKET) >= F.col("_first"))
@@ -249,8 +251,8 @@ class Deduplicate(ColumnsOperator):
         return rows.join(first, is_same, "left"), F.col("_unique").isNotNull()
 
     def _placed(self, rows: DataFrame) -> DataFrame:
-        """Returns tuples with their bucket, counted from the first one, and the first bucket of the
-        range that they need.
+        """Returns tuples with their bucket, counted from the first bucket of the first range, and
+        the first bucket of the range that ends with their bucket.
         """
         from pyspark.sql import functions as F
 

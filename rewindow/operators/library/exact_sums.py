@@ -1,10 +1,10 @@
 """Sums of floating-point numbers that do not depend on the order of addition.
 
-A number is cut into three whole numbers of at most 32 bits, its digits, whose sums are exact in any
-order. The digits count from a power of two that follows from the magnitude of the number, its bin.
-Nearly all numbers of a stream are in one bin, so that Spark aggregates twice: first the digits of
-each group and bin, then the few bins of each group. Compared with sorting the numbers,
-no group needs its numbers in memory.
+Each number is split into three integers of at most 32 bits, its digits, whose sums are exact in any
+order. The scale of the digits is a power of two, which depends on the magnitude of the number, its
+bin. Nearly all numbers of a stream are in one bin. Spark aggregates twice: first the digits of each
+group and bin, then the few bins of each group. Sorting the numbers would need all numbers of a
+group in memory.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _BITS = 30
 digits then contain the number exactly."""
 _LEAST = 2.0**-12
 _MOST = 2.0**31
-"""Magnitudes of the common bin, 0 to 2 ** 31: three digits contain all of 2 ** -12 or more."""
+"""The common bin has 0 and magnitudes from 2 ** -12 to 2 ** 30: three digits contain them."""
 _SPECIAL = {"nan": 1001, "inf": 1002, "-inf": 1003}
 """Bins of the values that are not finite."""
 _CLASSES = 8
-"""A bin belongs to the class of its remainder."""
+"""Number of classes; the class of a bin is its remainder modulo this number."""
 
 
 class ExactSum:
-    """The exact sum of a column: `cut` adds columns to the tuples, `partials` aggregates a group
-    and bin, `total` the bins of a group.
+    """The exact sum of a column: `cut` adds columns to the tuples, `partials` aggregates each group
+    and bin, and `total` aggregates the bins of a group.
 
     Attributes:
-        bin: name of the column with the bin, a further key of the first aggregation.
+        bin: name of the column with the bin, an additional key of the first aggregation.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ExactSum:
         self._digits = [f"{self.name}_{digit}" for digit in range(3)]
 
     def cut(self, rows: DataFrame) -> DataFrame:
-        """Returns the tuples with a bin and three digits each."""
+        """Adds the bin and the three digits of each tuple."""
         from pyspark.sql import functions as F
 
         [value] = named_columns([self.column])
@@ -67,7 +67,7 @@ class ExactSum:
             bins.otherwise(other),
         )
         rest, scaled = f"{self.name}_rest", F.col(self.bin)
-        # Two factors, because the power of the smallest numbers is not a double.
+        # Two factors, because the power of two for the smallest numbers does not fit a double.
         factor = F.pow(F.lit(2.0), -scaled * (_BITS // 2))
         rows = rows.withColumn(
             rest,
@@ -87,13 +87,13 @@ class ExactSum:
         return rows
 
     def partials(self) -> list[Column]:
-        """Returns the aggregates of a group and bin."""
+        """Returns the aggregates of each group and bin."""
         from pyspark.sql import functions as F
 
         return [F.sum(digit).alias(digit) for digit in self._digits]
 
     def total(self) -> Column:
-        """Returns the aggregate of a group, from the partial ones; null without numbers."""
+        """Returns the sum of a group from the partial aggregates; null without numbers."""
         from pyspark.sql import functions as F
 
         first, second, third = map(F.col, self._digits)
@@ -107,8 +107,8 @@ class ExactSum:
                 F.lit(float(text)),
             )
         value = value.otherwise(found * factor * factor)
-        # Two bins of a class are so far apart that the sum of both is the larger one in any
-        # order. Classes are added in their order.
+        # Two bins of a class are so far apart that adding the smaller one does not change the
+        # larger one, in any order. The classes are added in a fixed order.
         added = F.coalesce(
             F.sum(F.when(scaled.isNull(), value)),
             F.lit(0.0),

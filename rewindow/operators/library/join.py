@@ -1,4 +1,4 @@
-"""Join and Enrich: pairs of tuples of two streams with equal keys (E77, E78, O123, X25)."""
+"""Join and Enrich: combine tuples of two streams that have equal keys (E77, E78, O123, X25)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class PairingOperator(ColumnsOperator):
         )
 
     def added_columns(self) -> list[pa.Field]:
-        """Returns the columns of the second port that are added."""
+        """Returns the columns of the second port that are added to the output."""
         return not_named(
             self.other_columns(),
             {*BOOKKEEPING, *self.on},
@@ -85,7 +85,7 @@ class PairingOperator(ColumnsOperator):
         frame: DataFrame,
         columns: list[pa.Field],
     ) -> DataFrame:
-        """Returns window, columns and order of an input's tuples."""
+        """Returns the tuples of an input with window, these columns, and those of `order_by`."""
         names = dict.fromkeys([WINDOW, *names_of(columns), *self.order_by])
         return frame.select(*named_columns(name for name in names if name in frame.columns))
 
@@ -98,23 +98,24 @@ class Join(PairingOperator, SpanningOperator):
     """Pairs tuples of the ports `left` and `right` that are equal in the columns `on` (E77, E78,
     O123).
 
-    Without `expire`, the pairs are those of each window, or with `application_windows` those of
-    each application window, in its last window. With `expire`, each tuple is paired with earlier
-    ones of the other port, in its own window. A tuple expires when an event time of either port is
-    more than `expire` later. One that arrives expired, or without event time, has no pairs. In a
-    window, tuples of `left` come before those of `right`. The state contains the tuples that can
-    still have pairs. The output has the columns of `left`, then those of `right` without the key.
-    Rename others that have the same name with a `Select`.
+    Without `expire`, tuples of the same window are paired. With `application_windows`, tuples of
+    the same application window are paired, and its last window has the pairs. With `expire`, each
+    tuple is paired with earlier tuples of the other port, and the window of the later tuple has the
+    pair. A tuple expires when an event time of either port is more than `expire` later. A tuple
+    that is already expired when it arrives, or has no event time, has no pairs. In a window, tuples
+    of `left` come before those of `right`. The state contains the tuples that can still have pairs.
+    The output has the columns of `left`, then those of `right` without the key. If both have
+    another column of the same name, rename one with a `Select`.
 
     Attributes:
         on: columns of the key, with the same names and types in both inputs.
-        expire: how long tuples can have pairs in event time, such as "1 hour".
-        event_at: with `expire`, the column with the event time of each port.
-        primary: with `expire`, the ports ("left", "right") of which each key has only its newest
-            tuple.
-        null_keys: "apart": null in a key equals nothing; "equal": null equals null.
-        order_by: columns of both inputs that order the tuples of a window, for `expire`. By default
-            the order of the recording.
+        expire: event time after which a tuple has no more pairs, such as "1 hour".
+        event_at: with `expire`, the event-time column of each port.
+        primary: with `expire`, the ports ("left", "right") where a newer tuple replaces the older
+            tuple of the same key.
+        null_keys: "apart": tuples with null in their key have no pairs; "equal": null equals null.
+        order_by: with `expire`, columns of both inputs that order the tuples of a window. By
+            default, the order of the recording.
         mark_partial: without `expire`, whether the column `_rw_partial` marks results of
             application windows in which windows are missing.
     """
@@ -129,7 +130,7 @@ class Join(PairingOperator, SpanningOperator):
         self.check_keys()
         if self.expire is None:
             if self.event_at or self.primary:
-                raise ValueError("expire: event_at and primary need it")
+                raise ValueError("expire: event_at and primary have no effect without it")
             return self
         if parse_duration(self.expire) <= 0:
             raise ValueError("expire: it must be more than 0")
@@ -166,8 +167,8 @@ class Join(PairingOperator, SpanningOperator):
         return pa.schema([side, *clock, *self.event_columns(), *self.added_columns()])
 
     def state_columns(self) -> pa.Schema | None:
-        """Returns the columns of the tuples in the state; with `expire`, one row has the largest
-        event time and no side.
+        """Returns the columns of the tuples in the state. With `expire`, one more row has only the
+        largest event time and the last window.
         """
         if self.expire is None:
             return super().state_columns()
@@ -266,7 +267,7 @@ class Join(PairingOperator, SpanningOperator):
         inputs: Mapping[str, DataFrame],
         state: DataFrame | None,
     ) -> tuple[DataFrame, DataFrame]:
-        """Returns the tuples that are not expired when they come, and the largest event time."""
+        """Returns the tuples that are not expired on arrival, and the largest event time."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
@@ -310,7 +311,7 @@ class Join(PairingOperator, SpanningOperator):
         at: str,
         now: str,
     ) -> Column:
-        """Returns whether an event time is not expired at another."""
+        """Returns whether a tuple of the time `at` has not expired at the event time `now`."""
         from pyspark.sql import functions as F
 
         return F.col(at) >= F.col(now) - parse_duration(self.expire)
@@ -321,8 +322,8 @@ class Join(PairingOperator, SpanningOperator):
         equal: list[str],
         both: list[str],
     ) -> DataFrame:
-        """Returns the pairs of tuples with equal keys; columns `both` are of either side, those of
-        the right end with `_right`.
+        """Returns the pairs of tuples with equal keys. They have the columns `both` of each side;
+        the names of the right side end with `_right`.
         """
         from pyspark.sql import functions as F
 
@@ -341,17 +342,18 @@ class Join(PairingOperator, SpanningOperator):
 
 
 class Enrich(PairingOperator):
-    """Adds to each tuple the columns of the newest row of the port `table` with the same key, up to
-    the end of its window; null where there is none.
+    """Adds to each tuple the columns of the newest row of the port `table` with the same key. Rows
+    of the tuple's window and of earlier windows count; without a row, the columns are null.
 
     A table is a stream of changes: each tuple is the new row of its key. It is recorded or
-    published like any stream, so that a replay finds the same rows again. The state contains the
+    published like any other stream, so a replay finds the same rows again. The state contains the
     newest row of each key.
 
     Attributes:
         on: columns of the key, with the same names and types in both inputs.
-        null_keys: "apart": null in a key equals nothing; "equal": null equals null.
-        order_by: columns that order the rows of the table in a window. By default the order of the
+        null_keys: "apart": tuples with null in their key get null columns; "equal": null equals
+            null.
+        order_by: columns that order the rows of the table in a window. By default, the order of the
             recording.
     """
 
@@ -389,7 +391,7 @@ class Enrich(PairingOperator):
         state: DataFrame | None,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns the tuples with the columns of the table."""
+        """Returns the tuples with the added columns."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
@@ -446,7 +448,7 @@ class Enrich(PairingOperator):
         context: OperatorContext,
         by: tuple[str, ...] | list[str],
     ) -> DataFrame:
-        """Returns the last row of the table for each value of some columns."""
+        """Returns the newest row of the table for each value of the columns `by`."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 

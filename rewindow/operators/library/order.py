@@ -1,5 +1,5 @@
-"""The order of tuples in library operators where it decides results (E76, X43): by window, then by
-the columns `order_by`; tuples that are equal in these are ordered by all their columns.
+"""The order of tuples, for library operators whose results depend on it (E76, X43): by window, then
+by the columns `order_by`, then by all other columns.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 OFFSET = "offset"
-"""The place of a recorded tuple in its window."""
+"""Column with the position of a recorded tuple in its window."""
 
 
 def ordering(columns: Iterable[pa.Field], order_by: Iterable[str]) -> list[Column]:
-    """Returns what the tuples of a window are ordered by; maps have no order."""
+    """Returns the columns that order the tuples of a window; maps have no order."""
     names = [*order_by]
     for field in columns:
         if not pa.types.is_map(field.type):
@@ -34,7 +34,11 @@ def with_running_max(
     name: str,
     order: Iterable[Column],
 ) -> DataFrame:
-    """Returns the tuples with the largest value of a column so far, their own included."""
+    """Adds a column `name`: the largest value of the column `of` up to and including each tuple.
+
+    Args:
+        order: columns that order the tuples of a window.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -62,8 +66,8 @@ def with_running_max(
 
 
 def no_nulls(names: Iterable[str], null_keys: str) -> Column:
-    """Returns whether a key equals others: with `null_keys="equal"` always, otherwise without null
-    (E78, X25).
+    """Returns whether a key can equal another key (E78, X25): with `null_keys="equal"` always,
+    otherwise only if it has no null.
     """
     from pyspark.sql import functions as F
 
