@@ -83,14 +83,14 @@ ADVICE = {
     "from outside of the cycle, or through a port that is none.",
     "X43": "Only a recorded stream has an order. Set order_by to columns that order the tuples of "
     "a window, or feed the port from a recorded stream.",
-    "X55": "Tuple operators are divided: set partitions=N where an input port has a key, and "
-    "spread=N where none has. Leave it out elsewhere.",
-    "O59": "A unifier merges partial results, so it has one input port and one output port.",
-    "O73": "Build the unifier in OutputPort(SCHEMA, unifier=OPERATOR).",
+    "X55": "For a tuple operator, set partitions=N if an input port has a key, and spread=N "
+    "otherwise. Other operators have neither.",
+    "O59": "A unifier merges partial results, so it needs one input port and one output port.",
+    "O73": "Pass the unifier to the output port: OutputPort(SCHEMA, unifier=OPERATOR).",
     "O77": "Add a unifier to the output port, or divide the operator by a key.",
-    "O85": "Leave the codec out, or take one that fits the type of the key.",
-    "O87": "A broadcast port goes with a port that has a key. Give another port a key.",
-    "O90": "Give all ports with a key the same codec.",
+    "O85": "Leave the codec out, or choose one that supports the type of the key.",
+    "O87": "A broadcast port needs another port that has a key. Declare a key for one.",
+    "O90": "Declare the same codec for all ports that have a key.",
     "R100": "Define merge(self, one, other), which returns the combined state by field.",
     "X46": "What has left for another system is not taken back when a replay recovers. Make the "
     "tuples an output with "

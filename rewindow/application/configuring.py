@@ -176,7 +176,7 @@ def _check_placing_change(app: Application, change: PropertyChange, where: str) 
     if getattr(operator.placing, change.name) is None:
         raise InputError(
             f"{where} is not changeable while a replay runs: the replay was planned without it",
-            hint=f"Give it to a new replay: --set {change.path}=NUMBER",
+            hint=f"Set it for a new replay: --set {change.path}=NUMBER",
         )
     try:
         value = int(str(change.value))

@@ -184,8 +184,8 @@ class Application:
         return known
 
     def renew_unifiers(self, name: str) -> None:
-        """Adds the unifiers of an operator, or gives them the properties and attributes that the
-        operator has now (O73, O78).
+        """Adds the unifiers of an operator, or updates them to its present properties and
+        attributes (O73, O78).
         """
         writer = self.nodes[name]
         if writer.unifies:

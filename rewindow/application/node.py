@@ -12,7 +12,7 @@ from rewindow.application.placing import Placing
 from rewindow.application.windowing import EVERY_WINDOW, Windowing
 
 APART = "apart"
-"""The one value of the attribute `locality`."""
+"""The only value of the attribute `locality`."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Node:
         errors_max: by error port, the bound on the error tuples of a window that is given from
             outside of the code.
         partitions, partitioner, spread: see `Placing`.
-        unifies: the port whose partial results a unifier merges; None for another operator.
+        unifies: for a unifier, the port whose partial results it merges; otherwise None.
     """
 
     name: str

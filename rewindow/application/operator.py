@@ -34,8 +34,7 @@ class InputPort:
         key: of a tuple operator, the columns by which its tuples are keyed (X41).
         control: of a tuple operator, whether tuples come to every key range, before the end of
             their window (O132).
-        broadcast: of a tuple operator, whether every partition gets all tuples, in the port's turn
-            (O87).
+        broadcast: of a tuple operator, whether every partition gets all tuples of the port (O87).
         codec: how a key is hashed to find its partition: "xxhash64" (X47), which is the default, or
             "java", as Java's hashCode (O20, O85).
     """
@@ -313,7 +312,7 @@ class FrameOperator(BaseModel):
         self._placing = placing
 
     def wrong_placing(self) -> list[tuple[str, str]]:
-        """Returns the rules that partitions and unifiers break, each with a message."""
+        """Returns each rule that the partitions or unifiers violate, with a message."""
         if self._placing == AS_SPARK:
             return []
         return [("X55", "only a tuple operator has partitions, a partitioner or a spread")]

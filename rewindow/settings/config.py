@@ -281,24 +281,24 @@ class AirflowConfig(Section):
 
 
 class TargetConfig(Section):
-    """Where published windows are delivered: `[targets.NAME]`."""
+    """A target that published windows are delivered to: `[targets.NAME]`."""
 
     format: Literal["postgresql", "csv", "parquet", "python"]
-    """A table of a PostgreSQL database, a folder with a CSV or Parquet file per window, or a class
-    of the project."""
+    """A table in PostgreSQL, a folder with a CSV or Parquet file per window, or a Python class of
+    the project."""
     url_env: str | None = None
-    """PostgreSQL: the environment variable with the URL of the database."""
+    """PostgreSQL: name of the environment variable with the URL of the database."""
     table: str | None = None
-    """PostgreSQL: the table, with its schema or without."""
+    """PostgreSQL: name of the table, with or without its schema."""
     folder: str | None = None
-    """CSV and Parquet: the folder, which gets a folder for each output."""
+    """CSV and Parquet: a folder, with a subfolder for each output."""
     source: str | None = None
     """Python: a subclass of `rewindow.delivery.Target`, as FILE:CLASS."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Python: values of the attributes that the class declares."""
     at_least_once: bool = False
-    """Accept a target that does not list its windows. After a crash, its last windows are written
-    once more."""
+    """Accepts a target that does not list its windows. After a crash, its last windows are written
+    twice."""
 
 
 class OutputConfig(Section):

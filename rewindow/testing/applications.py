@@ -82,8 +82,8 @@ def run_application(  # noqa: PLR0913 - each is an option of the verb
         ends: by stream that has ended, its last window.
         dies_at: by attempt, the step of a replay's protocol and the number of the commit group at
             which it dies, such as ("after_outputs", 2); see `rewindow.crash.Step`.
-        partitions: by operator, its number of partitions, or of instances where it is spread.
-        repartition: by window, other numbers of partitions that hold from there on, such as
+        partitions: number of partitions of each operator; with `spread`, number of instances.
+        repartition: by window, numbers of partitions that apply from that window on, such as
             {20: {"totals": 4}}.
         spark: session for frame operators; a local one is started where there is none.
 

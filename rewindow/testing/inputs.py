@@ -42,13 +42,12 @@ def run_generator(
     width: str = "1 second",
     origin: str = "1970-01-01",
 ) -> dict[int, list[dict[str, Any]]]:
-    """Returns by window the tuples of a generator, from its first window to its end, as
-    `run_application` accepts them for a stream. Poison, which `record` puts into the quarantine, is
-    left out.
+    """Returns the tuples of a generator by window, as `run_application` accepts them for a stream.
+    Tuples without an arrival are left out, because `record` puts them into the quarantine.
 
     Args:
-        generator: one instance; its stream ends after `windows` or `tuples`.
-        width, origin: of the windows, as the stream's settings have them.
+        generator: an instance of a generator; set `windows` or `tuples` to limit the stream.
+        width, origin: width and origin of the windows, as in the settings of a stream.
 
     Raises:
         InputError: `rows` returned other columns, or an arrival outside the window.

@@ -118,7 +118,7 @@ class Emissions:
         return append
 
     def require_key(self, reads: ReadKey | None) -> None:
-        """Refuses tuples that are emitted while no key is read, until it is called with None."""
+        """Rejects emitted tuples while no key is selected, until it is called with None."""
         self._required = reads if self._shape.keys else None
         if self._required is None:
             self._quick.update(self._plain)
@@ -128,10 +128,10 @@ class Emissions:
     def _check_key(self) -> None:
         if self._required is not None and self._required.key is NO_KEY:
             raise InputError(
-                f"{self._name} emits for a broadcast tuple without a key",
+                f"{self._name} emits for a broadcast tuple without selecting a key",
                 detail="Each partition gets the tuple, so the result would be emitted once per "
                 "partition.",
-                hint="Emit where the state of a key is read: if self.has(*key): self.at(*key)",
+                hint="Select a key before emitting: if self.has(*key): self.at(*key)",
             )
 
     def begin(self, window: int) -> None:

@@ -131,9 +131,9 @@ class KeyRange:
         if self._takes_broadcast and not self.has(key):
             raise InputError(
                 f"the key {shown(key)} has no state in this partition",
-                detail="A tuple of a broadcast port comes to all partitions, and one of them has "
+                detail="A tuple of a broadcast port goes to all partitions, and another may have "
                 "the key.",
-                hint="Ask before: if self.has(*key): self.at(*key)",
+                hint="Check first: if self.has(*key): self.at(*key)",
             )
         self._state.take(key)
 

@@ -142,7 +142,10 @@ class Elsewhere(Limits):
 
 @pytest.mark.parametrize(
     ("operator", "message"),
-    [(Unkeyed(), "emits for a broadcast tuple without a key"), (Elsewhere(), "no state in this")],
+    [
+        (Unkeyed(), "emits for a broadcast tuple without selecting"),
+        (Elsewhere(), "no state in this"),
+    ],
 )
 def test_broadcast_tuple_that_acts_for_all_partitions_raises_an_error(
     operator: TupleOperator, message: str

@@ -219,14 +219,14 @@ class TupleOperator(FrameOperator):
         self.__dict__["_range"].take(key)
 
     def has(self, *key: Any) -> bool:
-        """Returns whether this partition has the state of a key: for tuples of a broadcast port,
-        which come to all partitions (O87, O91).
+        """Returns whether this partition has the state of a key (O87, O91). Use it for tuples of a
+        broadcast port, which go to all partitions.
         """
         return self.__dict__["_range"].has(key)  # type: ignore[no-any-return]
 
     def merge(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns one state from those of two instances, by field; an operator that is spread
-        needs it where it has state (O95, R100).
+        """Returns the combined state of two instances, by field (O95, R100). An operator with state
+        needs it for `spread`.
 
         It must be associative and commutative, and a state of defaults must change nothing.
         """
@@ -250,8 +250,8 @@ class TupleOperator(FrameOperator):
         return tuple(self.key_schema().names)
 
     def key_schema(self) -> pa.Schema:
-        """Returns the columns of the key, as the first port names them whose tuples are divided by
-        keys; none without a key.
+        """Returns the columns of the key, as the first port with a key declares them; none without
+        a key.
         """
         for port in self.input_ports().values():
             if port.is_keyed:
@@ -268,7 +268,7 @@ class TupleOperator(FrameOperator):
         return [*super().wrong_properties(), *self._wrong_ports()]
 
     def wrong_placing(self) -> list[tuple[str, str]]:
-        """Returns the rules that partitions and unifiers break, each with a message."""
+        """Returns each rule that the partitions or unifiers violate, with a message."""
         return list(wrong_placing(self))
 
     def defines(self, name: str) -> bool:
@@ -300,7 +300,7 @@ class TupleOperator(FrameOperator):
                     found.append(
                         WrongProperty(
                             name,
-                            f"a {kind} port has no key: it comes to all of them",
+                            f"a {kind} port has no key: its tuples go to all keys",
                             port.key,
                         )
                     )
