@@ -3,7 +3,7 @@
     python -m bench.delivery [MILLIONS]
 
 Starts a server from the package that the tests use. Everything runs one after the other on an
-otherwise idle machine; figures of a loaded one mean nothing.
+otherwise idle machine; figures of a loaded machine are not comparable.
 """
 
 from __future__ import annotations

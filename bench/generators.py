@@ -1,8 +1,8 @@
-"""Recording a generator, and Spark alone, which writes the same tuples sorted by window.
+"""Recording a generator, compared with Spark alone, which writes the same tuples by window.
 
     python -m bench.generators [ROWS_IN_MILLIONS]
 
-Generators make rows at any scale, so no source has to be written first.
+A generator computes any number of rows, so no source has to be written first.
 """
 
 from __future__ import annotations

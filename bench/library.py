@@ -2,9 +2,8 @@
 
     python -m bench.library [MILLIONS]
 
-The rows are read from Parquet files of a million rows each; a sink takes the results and writes
-nothing. Each row of the page is the time of the operator divided by that of the query, both in one
-session.
+The rows are read from Parquet files of a million rows each; a sink discards the results. Each row of
+the page is the time of the operator divided by that of the query, both in one session.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ Case = tuple[str, FrameOperator, Callable[["DataFrame", "DataFrame"], "DataFrame
 
 
 def cases() -> list[Case]:
-    """Returns for each operator its name, an example, and the query of a user."""
+    """Returns for each operator its name, an example, and a query that a user would write."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 

@@ -3,8 +3,8 @@
     python -m bench.partitions [MILLIONS]       wall and CPU seconds of both
     python -m bench.partitions keys [MILLIONS]  replays that many keys of state in files
 
-Everything runs one after the other on an otherwise idle machine; figures of a loaded one mean
-nothing.
+Everything runs one after the other on an otherwise idle machine; figures of a loaded machine are
+not comparable.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _cpu() -> float:
 
 
 def replay_keys(keys: int) -> str:
-    """Replays two tuples of each key, in groups, with 2 GB of heap; returns what it took."""
+    """Replays two tuples of each key, in groups, with 2 GB of heap; returns the cost."""
     with tempfile.TemporaryDirectory(dir=ROOT / ".rewindow") as folder:
         from rewindow.spark.session import spark_session
 

@@ -26,9 +26,7 @@ SIZE = 10
 
 
 class LongestDelays(TupleOperator):
-    """Keeps the flights of an hour with the longest delays; it unifies what its own instances
-    emit.
-    """
+    """Keeps the flights of an hour with the longest delays, and merges the results of its instances."""
 
     inputs = {"flights": InputPort(DELAYS)}
     outputs = {"out": OutputPort(DELAYS, unifier="self")}
@@ -53,8 +51,8 @@ class LongestDelays(TupleOperator):
         return {"longest": self.best([*one["longest"], *other["longest"]])}
 
     def best(self, flights: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Returns the flights with the longest delays; of equal delays by carrier, flight and
-        origin.
+        """Returns the flights with the longest delays; equal delays are in the order of carrier,
+        flight and origin.
         """
 
         def place(flight: dict[str, Any]) -> tuple[Any, ...]:

@@ -1,5 +1,5 @@
-"""Passes of several operators on the engine: each operator of a cycle (X40) or of a chain (O97)
-finds its results in the one pass of all.
+"""Passes of several operators on the engine: the operators of a cycle (X40) or of a chain (O97)
+share a pass, which has the results of all of them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class SharedPasses:
         report: receives progress messages.
 
     Attributes:
-        units: what is computed in one, each after what feeds it.
-        unseen: ports whose tuples are only in a pass.
+        units: operators by pass; each unit comes after the units that feed it.
+        unseen: ports whose tuples exist only inside a pass.
     """
 
     def __init__(
@@ -54,9 +54,10 @@ class SharedPasses:
         return self._passes.get(node.name)
 
     def inputs_of(self, node: Node, frames: Mapping[PortHandle, DataFrame]) -> dict[str, DataFrame]:
-        """Returns what feeds an operator, by port; in a shared pass what comes from outside.
+        """Returns the tuples that feed an operator, by port; in a shared pass, only those from
+        outside of it.
 
-        Only ports that follow the order of emission get the column that has it.
+        Only ports that follow the order of emission get the column with that order.
         """
         one = self.of(node)
         inside = one.members if one else {}
@@ -78,11 +79,10 @@ class SharedPasses:
         context: OperatorContext,
         materialize: GroupCache,
     ) -> None:
-        """Computes the pass of a unit; its operators then find there what they emit, and their
-        states.
+        """Computes the pass of a unit, and stores the emitted tuples and states of its operators.
 
-        If an operator of a chain emits tuples of other keys, nothing of the pass is used. From
-        then on the operators of the chain have separate passes.
+        If an operator of a chain emits tuples of other keys, the pass is discarded. From then on,
+        the operators of the chain have separate passes.
         """
         one = self._passes[unit[0].name]
         inputs: dict[tuple[str, str], DataFrame] = {}
@@ -112,7 +112,7 @@ class SharedPasses:
 
 
 def inside_units(app: Application, units: Iterable[list[Node]]) -> set[PortHandle]:
-    """Returns the ports that only operators of the same unit read: their tuples are nowhere but in
+    """Returns the ports that only operators of the same unit read: their tuples exist only inside
     the pass (X40).
     """
     found: set[PortHandle] = set()

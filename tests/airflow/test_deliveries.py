@@ -1,4 +1,4 @@
-"""The task that delivers published windows, with the command in a real process."""
+"""The task that delivers published windows, which runs the command in a real process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def execute(settings: Config, target: str) -> None:
         deliver(STREAM, target).execute({"task_state_store": Store()})  # type: ignore[typeddict-item]
 
 
-def test_task_delivers_what_is_published(config: Config) -> None:  # noqa: F811
+def test_task_delivers_the_published_windows(config: Config) -> None:  # noqa: F811
     published(config, "one", 100, 104, seed=1)
     execute(config, "lake")
     assert in_lake(config) == visible(config)
@@ -28,7 +28,7 @@ def test_task_delivers_what_is_published(config: Config) -> None:  # noqa: F811
     assert in_lake(config) == visible(config)
 
 
-def test_wrong_target_fails_without_another_try(config: Config, tmp_path: Path) -> None:  # noqa: F811
+def test_wrong_target_fails_without_a_retry(config: Config, tmp_path: Path) -> None:  # noqa: F811
     published(config, "one", 100, 104, seed=1)
     with pytest.raises(AirflowFailException, match=r'target "lakes" is unknown'):
         execute(config, "lakes")

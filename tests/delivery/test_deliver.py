@@ -170,7 +170,7 @@ def in_hook(config: Config) -> Counter[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("target", ["lake", "sheets", "hook", "warehouse"])
-def test_target_equals_what_is_published_after_each_publication_and_undo(
+def test_target_equals_the_published_output_after_each_publication_and_undo(
     target: str, config: Config, warehouse: psycopg.Connection[Any]
 ) -> None:
     # Rules: X54, R66
@@ -233,7 +233,7 @@ def in_warehouse(warehouse: psycopg.Connection[Any]) -> Counter[tuple[Any, ...]]
     "statements",
     [(7, 12), pytest.param((1, 3, 6, 7, 8, 9, 10, 11, 12, 15), marks=pytest.mark.long)],
 )
-def test_window_is_stored_once_though_the_process_was_killed(
+def test_window_is_stored_once_if_the_process_is_killed(
     statements: tuple[int, ...], config: Config, warehouse: psycopg.Connection[Any]
 ) -> None:
     published(config, "one", 100, 139, seed=3)
@@ -246,7 +246,7 @@ def test_window_is_stored_once_though_the_process_was_killed(
     "statements",
     [(5, 9, 12), pytest.param(range(1, 40), marks=pytest.mark.long)],
 )
-def test_window_is_stored_once_though_the_connection_was_lost(
+def test_window_is_stored_once_if_the_connection_is_lost(
     statements: Sequence[int],
     config: Config,
     warehouse: psycopg.Connection[Any],
@@ -315,7 +315,7 @@ def test_second_delivery_to_a_table_fails_while_one_runs(
     assert run(config, "warehouse").unchanged == 5
 
 
-def test_wrong_tables_are_refused_by_name(
+def test_table_that_does_not_match_the_output_is_rejected(
     config: Config, warehouse: psycopg.Connection[Any]
 ) -> None:
     published(config, "one", 100, 104, seed=2)
@@ -383,7 +383,7 @@ except DeliveryError as error:
     assert in_lake(config) == visible(config)
 
 
-def test_files_survive_a_crash_between_file_and_note(config: Config) -> None:
+def test_files_are_complete_after_a_crash_between_file_and_digest(config: Config) -> None:
     published(config, "one", 100, 104, seed=2)
     run(config, "lake")
     folder = config.root / "lake" / STREAM

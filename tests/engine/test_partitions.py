@@ -1,5 +1,5 @@
-"""Partitions, round robin, unifiers, codecs and broadcast ports on the engine: the same results for
-every number of partitions, and as in the framework that users test with.
+"""Partitions, round robin, unifiers, codecs and broadcast ports on the engine: results do not depend
+on the number of partitions, and equal those of the test framework.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def test_results_equal_those_of_the_framework_for_any_number_of_partitions(
         ("if(word is null, null, 0)", "returns null for the key {}"),
     ],
 )
-def test_wrong_partitioner_is_named_with_the_key(
+def test_wrong_partitioner_raises_an_error_that_names_the_key(
     partitioner: str,
     message: str,
     attempt: Callable[..., Attempt],

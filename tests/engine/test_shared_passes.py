@@ -1,5 +1,5 @@
-"""Cycles and chains on the engine: each in one pass. What waits in a delay operator is kept through
-crashes, and a chain has the results of separate passes.
+"""Cycles and chains on the engine, each in one pass. Tuples that wait in a delay operator survive
+crashes, and a chain has the same results as separate passes.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def test_cycles_and_control_tuples_give_the_same_result_as_in_process(
 
 @pytest.fixture
 def key_ranges(spark: SparkSession) -> Iterator[Callable[[int], None]]:
-    """Returns what sets the number of key ranges."""
+    """Returns a function that sets the number of key ranges."""
     before = spark.conf.get("spark.sql.shuffle.partitions")
     yield lambda number: spark.conf.set("spark.sql.shuffle.partitions", str(number))
     spark.conf.set("spark.sql.shuffle.partitions", str(before))
@@ -138,7 +138,7 @@ def results_of(last: Attempt, config: Config) -> dict[str, Any]:
 
 
 def results_in_process(last: Attempt, config: Config) -> dict[str, Any]:
-    """Returns the same of a run in which each operator has a separate pass."""
+    """Returns the same for a run in which each operator has a separate pass."""
     events: dict[int, list[tuple[str, int]]] = {}
     first, end = last.plan.first, last.plan.last
     rows = query(
@@ -185,7 +185,7 @@ def test_chain_has_the_results_of_separate_passes_and_runs_apart_for_tuples_of_o
     assert results_of(last, config) == results_in_process(last, config)
 
 
-def test_error_in_a_chain_names_the_operator_among_those_of_its_class(
+def test_error_in_a_chain_names_the_operator_if_several_have_its_class(
     attempt: Callable[..., Attempt],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

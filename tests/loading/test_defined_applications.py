@@ -135,7 +135,7 @@ def test_wrong_sections_are_named_with_their_key(
     assert "[applications.busiest." in caught.value.primary
 
 
-def test_second_input_port_needs_a_stream_and_has_the_columns_of_it(
+def test_second_input_port_needs_a_stream_and_has_its_columns(
     settings: Callable[[str], Config],
 ) -> None:
     # Rules: O123

@@ -1,5 +1,5 @@
-"""Generators without Spark: a fixed number of tuples in each window, drawn from properties, seed,
-part and window alone; the two generators of the library.
+"""Generators without Spark: each window has a fixed number of tuples, which depend only on
+properties, seed, part and window; the two generators of the library.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def ahead_s(row: dict[str, Any]) -> float:
 
 
 @pytest.mark.parametrize("kind", GENERATORS.values())
-def test_part_of_a_window_depends_on_seed_part_and_window_alone(kind: type[Generator]) -> None:
+def test_part_of_a_window_depends_only_on_seed_part_and_window(kind: type[Generator]) -> None:
     # Rules: O145, O146
     generator = kind(parts=3, rate=60)
     units = [(FIRST + window, part) for window in range(3) for part in range(3)]

@@ -190,7 +190,7 @@ def test_top_tuples_equal_the_reference_for_any_groups(
 
 
 @pytest.mark.jvm
-def test_range_where_reduce_and_counts_of_empty_windows(spark: SparkSession) -> None:
+def test_range_reduce_and_counts_of_empty_windows_equal_plain_python(spark: SparkSession) -> None:
     # Rules: O115, O129
     rows = make_rows(3)
     operator = Aggregate(

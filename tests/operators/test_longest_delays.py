@@ -1,4 +1,4 @@
-"""The example of a top N by round robin, against an independent computation."""
+"""The example longest_delays, a top N by round robin, against an independent computation."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The application paid_orders of docs/library.md against pandas: a join with deduplication, without
-code.
-"""
+"""The application paid_orders of docs/library.md, a join with deduplication, against pandas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deduplicate, Join and Enrich against rows of Python, for any cut into groups."""
+"""Deduplicate, Join and Enrich against plain Python, for any division into commit groups."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_wrong_properties_are_named(operator: FrameOperator, message: str) -> No
     assert message in f"{wrong.path}: {wrong.message}"
 
 
-def test_results_by_recorded_order_need_a_recorded_stream() -> None:
+def test_recorded_order_needs_a_recorded_stream() -> None:
     # Rules: X43
     numbered = pa.schema([*COLUMNS, ("offset", pa.int64())])
     operators: dict[str, tuple[FrameOperator, str]] = {

@@ -137,7 +137,7 @@ def test_generator_of_the_user_is_computed_by_tasks(bench: Bench, tmp_path: Path
     assert rows.num_rows == 250 and set(rows["taxi"].to_pylist()) == {0, 1, 2}
 
 
-def test_windows_after_now_are_left_to_later_recordings(tmp_path: Path) -> None:
+def test_windows_in_the_future_are_recorded_later(tmp_path: Path) -> None:
     stream = settings(width="1 day", source_settings={"begin": "2026-01-01", "windows": 1_000_000})
     _, contents = opened(tmp_path, stream)
     assert not contents.ends and "windows after now" in contents.warnings[0]

@@ -1,4 +1,4 @@
-"""Partitions, round robin, unifiers and broadcast ports in the framework that users test with."""
+"""Partitions, round robin, unifiers and broadcast ports in the test framework for users."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_result_does_not_depend_on_the_number_of_partitions(kind: type, count: i
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_apex_partitioner_and_broadcast_ports_give_the_same(count: int) -> None:
+def test_apex_partitioner_and_broadcast_ports_do_not_change_results(count: int) -> None:
     # Rules: O86, O87, O88, O91
     given = {"words": words(9), "rules": {2: [(10,)], 5: [(0,), (20,)]}}
     expected = run(Limits(), given)
@@ -106,7 +106,7 @@ def test_spread_aggregate_with_a_unifier_equals_an_independent_computation(count
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("application_windows", [1, 3])
-def test_operator_that_unifies_itself(count: int, application_windows: int) -> None:
+def test_operator_can_be_its_own_unifier(count: int, application_windows: int) -> None:
     # Rules: O76
     given = words(9)
     app = Application("top", "1 second")

@@ -1,4 +1,4 @@
-"""A chain in one key range: batch by batch, and with the results of separate passes."""
+"""A chain in one key range: it runs batch by batch, with the same results as separate passes."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_chain_has_the_results_and_states_of_separate_passes(
 
 
 class Notes(TupleOperator):
-    """Passes its tuples on, and notes them."""
+    """Emits its tuples again, and records them."""
 
     inputs: ClassVar = {"rows": InputPort(EVENTS, key=("key",))}
     outputs: ClassVar = {"out": OutputPort(EVENTS)}
@@ -160,7 +160,7 @@ def test_error_in_a_chain_names_its_operator_and_closes_all(
 
 
 class Strays(Folds):
-    """Emits where it reads no key, in its callback."""
+    """Emits while no key is selected, in one of the callbacks."""
 
     callback: str
 

@@ -1,4 +1,4 @@
-"""Which operators of an application form a chain."""
+"""Operators of an application that form a chain."""
 
 from __future__ import annotations
 

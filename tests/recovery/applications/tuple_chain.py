@@ -57,7 +57,7 @@ class Totals(TupleOperator):
 
 
 class Folds(TupleOperator):
-    """Folds its tuples one after the other, so that another order has another result."""
+    """Combines its tuples one after the other, so the result depends on their order."""
 
     inputs: ClassVar = {"rows": InputPort(EVENTS, key=("key",))}
     outputs: ClassVar = {"out": OutputPort(EVENTS)}
