@@ -2,8 +2,8 @@
 
     python -m bench.library [MILLIONS]
 
-The rows are read from Parquet files of a million rows each; a sink discards the results. Each row of
-the page is the time of the operator divided by that of the query, both in one session.
+The rows are read from Parquet files of a million rows each; a sink discards the results. Each row
+of the page is the time of the operator divided by that of the query, both in one session.
 """
 
 from __future__ import annotations

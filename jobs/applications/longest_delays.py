@@ -26,7 +26,7 @@ SIZE = 10
 
 
 class LongestDelays(TupleOperator):
-    """Keeps the flights of an hour with the longest delays, and merges the results of its instances."""
+    """Keeps the flights of an hour with the longest delays; it is also its unifier."""
 
     inputs = {"flights": InputPort(DELAYS)}
     outputs = {"out": OutputPort(DELAYS, unifier="self")}

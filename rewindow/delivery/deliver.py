@@ -189,7 +189,7 @@ def _published(config: Config, stream: str) -> _Published:
     if max(seals.txn(publish_app_id(windows_name(stream))), 0) != number:
         raise DeliveryError(
             f"a publication of {stream} is not finished",
-            hint="Wait for it to end. If it was killed, repeat `rewindow publish` or `undo`.",
+            hint="Wait for it to end, or repeat a killed `rewindow publish` or `rewindow undo`.",
         )
     rows = read_seals(seals, table_id=data.id)
     digests = {}

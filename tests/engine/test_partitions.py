@@ -1,5 +1,5 @@
-"""Partitions, round robin, unifiers, codecs and broadcast ports on the engine: results do not depend
-on the number of partitions, and equal those of the test framework.
+"""Partitions, round robin, unifiers, codecs and broadcast ports on the engine: results do not
+depend on the number of partitions, and equal those of the test framework.
 """
 
 from __future__ import annotations
