@@ -97,14 +97,16 @@ class PostgresTarget(Target):
             ) from None
         with self._failures("nothing was changed"), self._connection.transaction():
             self._lock()
-            if not self._exists():
+            if not self._exists(self._table):
                 self._create_table()
             self._check_columns()
-            self._execute(_TABLES)
 
     def delivered(self) -> Mapping[int, str]:
         """See Target."""
         with self._failures("nothing was changed"), self._connection.transaction():
+            # A dry run must not create these tables, so the first write does.
+            if not self._exists(self._beside(PROGRESS)):
+                return {}
             rows = self._execute(
                 "select window_id, digest from {progress} where target = %s and stream = %s",
                 (self._table, self._stream),
@@ -141,6 +143,7 @@ class PostgresTarget(Target):
         written = WriteResult()
         ids = f"windows {windows[0].window_id} to {windows[-1].window_id}"
         with self._failures(f"no rows of {ids} are stored"), self._connection.transaction():
+            self._execute(_TABLES)
             self._remove(windows, written)
             published = [window for window in windows if window.digest is not None]
             self._insert(published, written)
@@ -176,8 +179,8 @@ class PostgresTarget(Target):
                 hint="Wait until it has ended, and run the command again.",
             )
 
-    def _exists(self) -> bool:
-        found = self._execute("select to_regclass(%s)", (self._quoted(self._table),))
+    def _exists(self, table: str) -> bool:
+        found = self._execute("select to_regclass(%s)", (self._quoted(table),))
         return found.fetchone()[0] is not None
 
     def _create_table(self) -> None:
@@ -338,13 +341,16 @@ class PostgresTarget(Target):
 
     def _sql(self, text: str) -> Any:
         """Inserts the quoted names of the tables into a statement."""
-        schema = self._table.rpartition(".")[0]
-        before = f"{schema}." if schema else ""
         return text.format(
             table=self._quoted(self._table),
-            progress=self._quoted(f"{before}{PROGRESS}"),
-            rejected=self._quoted(f"{before}{REJECTED}"),
+            progress=self._quoted(self._beside(PROGRESS)),
+            rejected=self._quoted(self._beside(REJECTED)),
         )
+
+    def _beside(self, name: str) -> str:
+        """Returns the name of a table in the schema of the target's table."""
+        schema = self._table.rpartition(".")[0]
+        return f"{schema}.{name}" if schema else name
 
     @staticmethod
     def _quoted(name: str) -> str:

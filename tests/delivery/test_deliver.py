@@ -339,6 +339,16 @@ def test_table_that_does_not_match_the_output_is_rejected(
     assert "another program has changed its rows" in run(config, "warehouse").notes[0]
 
 
+def test_dry_run_creates_nothing(config: Config, warehouse: psycopg.Connection[Any]) -> None:
+    published(config, "one", 100, 104, seed=2)
+    warehouse.execute(
+        "create table delays (window_id bigint, origin text, flights bigint, delay numeric(12, 2))"
+    )
+    assert run(config, "warehouse", dry_run=True).written == 5
+    tables = "select table_name from information_schema.tables where table_schema = current_schema"
+    assert warehouse.execute(tables).fetchall() == [("delays",)]
+
+
 def test_password_is_not_in_a_message(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     published(config, "one", 100, 100, seed=2)
     url = "postgresql://somebody:geheim123@127.0.0.1:1/warehouse"
