@@ -189,6 +189,8 @@ def _attempt_of(staged: StagedOutput, file: DataFile, logged: Mapping[str, int])
             file,
             f"It has {size} bytes and {footer.num_rows} rows, written were {file.size} and "
             f"{file.rows}",
+            # Size and rows are compared with the log, whose entry may be damaged, too.
+            ", or the log that describes it,",
         )
     # None stands for a row group without statistics, whose rows may be of any attempt.
     place = list(footer.schema.names).index("attempt")
@@ -201,7 +203,7 @@ def _attempt_of(staged: StagedOutput, file: DataFile, logged: Mapping[str, int])
     return bounds.pop() if has_one else None
 
 
-def _altered(staged: StagedOutput, file: DataFile, why: str) -> TableError:
+def _altered(staged: StagedOutput, file: DataFile, why: str, other: str = "") -> TableError:
     held = (
         "windows that are not known"
         if file.first is None
@@ -209,8 +211,8 @@ def _altered(staged: StagedOutput, file: DataFile, why: str) -> TableError:
     )
     name = location(file.path).name
     return TableError(
-        f'file "{name}" of staged output "{staged.output.name}" is damaged: {held} cannot be '
-        "published",
+        f'file "{name}" of staged output "{staged.output.name}"{other} is damaged: {held} cannot '
+        "be published",
         detail=f"{why.rstrip('.')}. Nothing was published.",
         hint="Put the file back from a copy, or plan the range again.",
     )
