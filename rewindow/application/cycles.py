@@ -60,15 +60,19 @@ def wrong_members(cycle: list[Node]) -> Iterator[Violation]:
             yield Violation(
                 "X40", node.name, "", value=type(node.operator).__name__, message=message
             )
+        if node.spread is not None:
+            message = "an operator in a cycle cannot be spread: its instances do not see each other"
+            yield Violation("X55", node.name, "", value=node.spread, message=message)
         for port, end in node.feeds.items():
             is_fed = is_fed or end.operator not in names
             if (
                 end.operator in names
                 and (known := node.input_ports().get(port)) is not None
-                and known.control
+                and not known.is_keyed
             ):
+                kind = "control" if known.control else "broadcast"
                 message = (
-                    "a control port cannot be fed from its own cycle, whose key ranges do "
+                    f"a {kind} port cannot be fed from its own cycle, whose key ranges do "
                     "not see each other"
                 )
                 yield Violation("X44", node.name, port, value=end, message=message)

@@ -82,6 +82,16 @@ class Told(TupleOperator):
     process_told = process_a  # type: ignore[pydantic-field]
 
 
+class Each(TupleOperator):
+    inputs: ClassVar = {"a": InputPort(X), "back": InputPort(X)}
+    outputs: ClassVar = {"out": OutputPort(X)}
+
+    def process_a(self, row: object) -> None:
+        pass
+
+    process_back = process_a  # type: ignore[pydantic-field]
+
+
 class Whole(Pass):
     """One whose application windows no checkpoint may cut."""
 
@@ -103,6 +113,11 @@ class Sent(OutputOperator):
 def _told(app: Application) -> None:
     app.add("told", Told(), a=S, told=PortHandle("around", "out"))
     app.add("around", Around(), tuples=PortHandle("told", "out"))
+
+
+def _spread(app: Application) -> None:
+    app.add("each", Each(), a=S, back=PortHandle("around", "out"), spread=2)
+    app.add("around", Around(), tuples=PortHandle("each", "out"))
 
 
 def _loses(app: Application) -> None:
@@ -169,6 +184,8 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
      "whole: it is not to be cut: checkpoint windows must be a multiple of its 4 windows (6)"),
     ("W56", lambda app: app.add("k", Pass(), a=S, checkpoint_windows=0),
      "k: checkpoint windows must be at least 1 (0)"),
+    ("X55", _spread, "each: an operator in a cycle cannot be spread: its instances do not see each "
+     "other (2)"),
     ("X53", _wait_for_each_other, "these containers would wait for each other: one reads a stream "
      "of the other (left, right)"),
     ("X12", _twice, 'again: the same instance is operator "pass" already; make another one for '

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from rewindow.application import Application, InputPort, OutputPort
+from rewindow.application import Application, InputPort, OutputPort, PortHandle
 from rewindow.application.description import describe_graph
 from rewindow.errors import InputError, ValidationFailed
-from rewindow.operators import SlidingField, TupleOperator
+from rewindow.operators import DelayOperator, SlidingField, StateField, TupleOperator
 from rewindow.testing import ApplicationRun, run_application
 from tests.recovery.applications.tuple_partitions import (
     RULES,
@@ -253,3 +253,75 @@ def test_description_names_the_exchange_of_each_operator() -> None:
         "numbered": [("op", "partition id")],
         "queried": [("op", "partition id")],
     }
+
+
+class Later(DelayOperator):
+    columns: ClassVar = WORDS
+    key: ClassVar = ("word",)
+
+
+class Growing(TupleOperator):
+    """Counts the words of a window, and the totals that come back from the window before."""
+
+    inputs: ClassVar = {
+        "words": InputPort(WORDS, key=("word",)),
+        "back": InputPort(WORDS, key=("word",)),
+    }
+    outputs: ClassVar = {"out": OutputPort(WORDS)}
+    total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
+
+    def process_words(self, row: Any) -> None:
+        self.total += row.n
+        self.emit("out", row.word, self.total)
+
+    def process_back(self, row: Any) -> None:
+        self.total += 1
+
+
+class GrowingEverywhere(Growing):
+    inputs: ClassVar = {
+        "words": InputPort(WORDS, key=("word",)),
+        "back": InputPort(WORDS, broadcast=True),
+    }
+
+
+class GrowingAlone(Growing):
+    inputs: ClassVar = {"words": InputPort(WORDS), "back": InputPort(WORDS)}
+
+    def merge(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"total": one["total"] + other["total"]}
+
+
+def cycle(operator: Growing, **how: Any) -> Application:
+    app = Application("cycle", "1 second")
+    back = PortHandle("later", "out")
+    node = app.add("op", operator, words=app.input("words", WORDS), back=back, **how)
+    app.add("later", Later(), tuples=node)
+    app.output("out", node, key=[])
+    return app
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_cycle_has_the_same_results_for_any_number_of_partitions(count: int) -> None:
+    # Rules: O101, X40
+    given = {"words": words(10)}
+    expected = run_application(cycle(Growing()), given)
+    found = run_application(
+        cycle(Growing(), partitions=count), given, group_windows=3, repartition={6: {"op": 4}}
+    )
+    assert rows(found) == rows(expected)
+    assert found.states == expected.states
+
+
+@pytest.mark.parametrize(
+    ("operator", "how", "message"),
+    [
+        (GrowingEverywhere(), {}, "a broadcast port cannot be fed from its own cycle"),
+        (GrowingAlone(), {"spread": 2}, "an operator in a cycle cannot be spread"),
+    ],
+)
+def test_instances_of_a_cycle_that_would_need_each_other_raise_an_error_at_launch(
+    operator: Growing, how: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValidationFailed, match=message):
+        run_application(cycle(operator, **how), {"words": words(2)})
