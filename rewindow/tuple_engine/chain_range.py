@@ -19,7 +19,7 @@ import pyarrow as pa
 from rewindow.application import WRITTEN
 from rewindow.tuple_engine.cycle_range import PassColumns, stretches
 from rewindow.tuple_engine.emissions import BATCH
-from rewindow.tuple_engine.key_range import KeyRange
+from rewindow.tuple_engine.key_range import KeyRange, torn_down
 from rewindow.tuple_engine.tagged_rows import (
     FOREIGN,
     SORT_KEY,
@@ -106,19 +106,13 @@ class ChainRange:
             ForeignTuples: an operator emitted a tuple of another key to a reader in the chain.
         """
         first = next(iter(self._ranges))
-        try:
+        with torn_down(self._ranges.values()):
             for batch in batches:
                 tuples = self._load(batch)
                 if tuples.num_rows:
                     yield from self._handed_on(first, self._ranges[first].push(tuples))
             for name, one in self._ranges.items():
                 yield from self._handed_on(name, one.finish())
-        except BaseException as error:
-            for one in self._ranges.values():
-                one.tear_down_after(error)
-            raise
-        for one in self._ranges.values():
-            one.tear_down()
         for name, one in self._ranges.items():
             for rows in one.states():
                 yield self._fused.states[name].placed(rows, self._fused.made)

@@ -19,7 +19,7 @@ from rewindow.errors import InputError
 from rewindow.operators.tuples.values import shown
 from rewindow.sequences import excluding, map_values
 from rewindow.tuple_engine.emissions import BATCH
-from rewindow.tuple_engine.key_range import KeyRange
+from rewindow.tuple_engine.key_range import KeyRange, torn_down
 from rewindow.tuple_engine.tagged_rows import (
     PLACEHOLDER,
     SORT_KEY,
@@ -94,7 +94,7 @@ class CycleRange:
         # read, because only then all its tuples are known. The states come first, as rows of the
         # window before the group.
         window = self._windows.first - 1
-        try:
+        with torn_down(self._ranges.values()):
             for at, tag, rows in stretches(batches, self._windows.first - 1):
                 if tag in self._states:
                     self._load(self._states[tag], rows)
@@ -106,12 +106,6 @@ class CycleRange:
             while window <= self._windows.last:
                 yield from self._go_on(window)
                 window += 1
-        except BaseException as error:
-            for one in self._ranges.values():
-                one.tear_down_after(error)
-            raise
-        for one in self._ranges.values():
-            one.tear_down()
         for name, one in self._ranges.items():
             for batch in one.states():
                 self._keep(batch, self._fused.states[name])

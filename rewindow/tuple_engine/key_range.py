@@ -8,7 +8,8 @@ named by it, so that no names collide.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice, repeat
 from types import MappingProxyType
 from typing import Any
@@ -450,3 +451,16 @@ class KeyRange:
 
 def _without_mark(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.slice(1) if batch.num_rows and batch[SORT_KEY][0].as_py() == PLACEHOLDER else batch
+
+
+@contextmanager
+def torn_down(ranges: Collection[KeyRange]) -> Iterator[None]:
+    """Calls `teardown` of the operators of a pass after it has run, and after an error (O35)."""
+    try:
+        yield
+    except BaseException as error:
+        for one in ranges:
+            one.tear_down_after(error)
+        raise
+    for one in ranges:
+        one.tear_down()
