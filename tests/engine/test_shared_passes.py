@@ -103,7 +103,7 @@ def test_cycles_and_control_tuples_give_the_same_result_as_in_process(
                 row["window_id"] for row in lost if row["port"] == output
             )
             assert max(found)[0] > max(row["window_id"] for row in lost), (
-                "nothing goes on behind what is lost"
+                "no window after the lost ones"
             )
         else:
             assert found == rows
