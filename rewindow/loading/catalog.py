@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -40,6 +41,9 @@ _MODULES = "rewindow_applications."
 _brought_along: set[str] = set()
 """Names of the modules that applications imported from their folders: the next application must not
 find them."""
+_loading = threading.RLock()
+"""Loading changes the modules and the search path of the whole process, so threads take turns:
+containers that run at the same time load their application each."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,17 @@ def load_application(
         InputError: there is no such application, or its module cannot be imported or holds none.
     """
     check_name("application", name)
-    parameters = dict(parameters or {})
+    with _loading:
+        return _load(config, name, dict(parameters or {}), given, code)
+
+
+def _load(
+    config: Config,
+    name: str,
+    parameters: dict[str, str],
+    given: Iterable[PropertyOverride] | None,
+    code: Path | None,
+) -> LoadedApplication:
     folders = config.applications if code is None else [code]
     paths = [folder / f"{name}.py" for folder in folders if name[0] != "_"]
     path = next((path for path in paths if path.is_file()), None)
@@ -258,7 +272,7 @@ def application_modules() -> list[ModuleType]:
     """
     return [
         module
-        for name, module in list(sys.modules.items())
+        for name, module in sys.modules.copy().items()
         if name.startswith(_MODULES) or name in _brought_along
     ]
 
@@ -293,7 +307,7 @@ def _modules_of(folder: Path) -> dict[str, Path]:
     """Returns the files of the modules that were imported from a folder, by name."""
     found = {}
     inside = f"{folder}/"
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():  # Other threads import at the same time.
         file = getattr(module, "__file__", None) or ""
         if not file.startswith(inside):
             continue  # As nearly all of thousands.

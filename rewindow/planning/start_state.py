@@ -240,7 +240,7 @@ def _check_fits(
         have = stored.schema_of(found[name])
         needed = operator.state_columns()
         version = found[name]["schema_version"]
-        fits = version == operator.state_version and plain_schema(have).equals(plain_schema(needed))
+        fits = version == operator.state_version and have.equals(stored.stored_columns(needed))
         if (
             not fits
             and migrated(name, operator, version, rows=have.empty_table(), what=what) is None

@@ -211,6 +211,13 @@ def schema_of(row: Mapping[str, object]) -> pa.Schema:
     return _frame(row, location("")).schema
 
 
+def stored_columns(schema: pa.Schema) -> pa.Schema:
+    """Returns columns as a state has them: of plain types, and each may be null, whatever a cell
+    has, since no digest covers that.
+    """
+    return pa.schema([column.with_nullable(True) for column in plain_schema(schema)])
+
+
 def _undecoded(row: Mapping[str, object], table: Location) -> OperatorState:
     frame = _frame(row, table)
     if not row.get("files"):
@@ -233,7 +240,7 @@ def _frame(row: Mapping[str, object], table: Location) -> pa.Table:
     try:
         frame = pa.ipc.open_stream(row["state"]).read_all()
         frame.validate(full=True)  # Offsets that were changed would be followed out of the buffers.
-        return frame
+        return frame.cast(stored_columns(frame.schema))
     except (*DAMAGE, TypeError, AttributeError) as error:
         raise _damaged(row, table, "its state cannot be read", plain_text(error)) from error
 
@@ -485,5 +492,5 @@ def frame_digest(frame: pa.Table) -> str:
     >>> frame_digest(pa.table({"a": [1, 2]})) == frame_digest(pa.table({"a": [2, 1]}))
     True
     """
-    frame = frame.cast(plain_schema(frame.schema))
+    frame = frame.cast(stored_columns(frame.schema))
     return digest_text(frame.schema, frame.num_rows, row_sum(frame))

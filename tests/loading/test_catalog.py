@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,23 @@ def test_helper_modules_with_the_same_name_are_loaded_per_application(tmp_path: 
     alone = load(tmp_path / "one").code_version
     assert load(tmp_path / "two", "two").app.nodes["pass"].operator.limit == 1  # type: ignore[attr-defined]
     assert load(tmp_path / "one").code_version == alone
+
+
+def test_threads_load_applications_of_several_folders_at_the_same_time(tmp_path: Path) -> None:
+    for limit, name in enumerate(("one", "two")):
+        write(
+            tmp_path / name,
+            name,
+            imports="import time\ntime.sleep(0.001)\nfrom _measures import LIMIT",
+            property="limit: int = LIMIT",
+        )
+        (tmp_path / name / "_measures.py").write_text(f"LIMIT = {limit}\n")
+
+    def limit_of(name: str) -> int:
+        return load(tmp_path / name, name).app.nodes["pass"].operator.limit  # type: ignore[attr-defined,no-any-return]
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(limit_of, ["one", "two"] * 40)) == [0, 1] * 40
 
 
 def test_application_named_like_a_module_does_not_shadow_it(tmp_path: Path) -> None:

@@ -174,6 +174,17 @@ def test_flipped_byte_in_a_state_is_a_damaged_checkpoint(tmp_path: Path, in_file
             assert found.equals(whole), (seed, place)
 
 
+def test_state_without_a_flag_of_null_is_read_with_it(tmp_path: Path) -> None:
+    # No digest covers the flag, and Spark drops a test for null from a query where it is missing.
+    items = pa.list_(pa.field("item", pa.int64(), nullable=False))
+    column = pa.field("counts", items, nullable=False)
+    frame = pa.table({"counts": [[1, 2], None]}, schema=pa.schema([column]))
+    (row,) = stored.encode(9, 3, {"op": frame}, {"op": 1}, MADE).to_pylist()
+    found = read_rows(stored.decode(row, tmp_path / "c"))
+    assert found.equals(pa.table({"counts": [[1, 2], None]}))
+    assert stored.schema_of(row) == found.schema
+
+
 def decoded(row: dict[str, object], table: Path) -> pa.Table | CheckpointError:
     try:
         return read_rows(stored.decode(row, table))
