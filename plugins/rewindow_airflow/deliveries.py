@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk.exceptions import AirflowSkipException
+
 from rewindow_airflow.attempts import settings_for
 from rewindow_airflow.command_task import CommandOperator
 from rewindow_airflow.failures import mapped_errors
@@ -36,7 +38,10 @@ class DeliverOperator(CommandOperator):
         Raises:
             AirflowFailException: the settings or the target's table are wrong.
             AirflowException: the target has failed; Airflow retries the task.
+            AirflowSkipException: the output is not published yet.
         """
         with mapped_errors():
             config = settings_for(self.conn_id)
+            if not config.stream_table(self.stream).exists():
+                raise AirflowSkipException(f"{self.stream} is not published yet")
         self.run_command(config, context, ["deliver", self.stream, self.target])

@@ -14,12 +14,22 @@ from rewindow.commands.screen import AsJson, err, out, print_json
 from rewindow.delivery.deliver import DeliveryResult
 from rewindow.delivery.deliver import deliver as deliver_windows
 from rewindow.delivery.targets import target_of
+from rewindow.errors import InputError, RewindowError
 from rewindow.sequences import quantity
+from rewindow.settings.config import Config, Delivery
 
 
 def deliver(
-    output: Annotated[str, typer.Argument(help="Published output, as APPLICATION.OUTPUT.")],
-    target: Annotated[str, typer.Argument(help="Section [targets.NAME] of rewindow.toml.")],
+    output: Annotated[
+        str, typer.Argument(help="Published output, as APPLICATION.OUTPUT. Default: all.")
+    ] = "",
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="Section [targets.NAME] of rewindow.toml. Default: all targets whose `outputs` "
+            "name the output."
+        ),
+    ] = "",
     create: Annotated[
         bool, typer.Option("--create", help="Create the table if it does not exist.")
     ] = False,
@@ -30,28 +40,71 @@ def deliver(
 ) -> None:
     """Write the published windows of an output to a target, if their rows differ there.
 
+    Without a target, `outputs` of the sections [targets.NAME] name what is delivered. If a delivery
+    fails, the others are still run.
+
     Examples:
 
         rewindow deliver flight_delays.ranks warehouse --create
 
         rewindow deliver flight_delays.ranks files --dry-run
+
+        rewindow deliver
     """
     config = load_project()
-    with Progress(console=err, disable=as_json or not err.is_terminal, transient=True) as bar:
-        task = bar.add_task("windows", total=None)
-        result = deliver_windows(
+    deliveries = [Delivery(output, target)] if target else config.deliveries(output)
+    if not deliveries:
+        raise InputError(
+            f"no target has {output or 'an output'} in its `outputs`",
+            hint="Name the target: rewindow deliver OUTPUT TARGET, or add the output to `outputs` "
+            "of a section [targets.NAME].",
+        )
+    results = []
+    failures = []
+    for delivery in deliveries:
+        try:
+            result = _deliver(
+                config,
+                delivery,
+                create=create,
+                dry_run=dry_run,
+                is_quiet=as_json,
+            )
+        except RewindowError as error:
+            failures.append(error)
+            continue
+        results.append(asdict(result))
+        if not as_json:
+            _show(result, dry_run)
+    if as_json:
+        print_json({"deliveries": results, "failures": list(map(str, failures))})
+    if failures:
+        *earlier, last = failures
+        for failure in earlier:
+            err.print(f"error: {escape(str(failure))}")
+        raise last
+
+
+def _deliver(
+    config: Config,
+    delivery: Delivery,
+    *,
+    create: bool,
+    dry_run: bool,
+    is_quiet: bool,
+) -> DeliveryResult:
+    target = target_of(config, delivery.target, create=create and not dry_run)
+    with Progress(console=err, disable=is_quiet or not err.is_terminal, transient=True) as bar:
+        task = bar.add_task(f"{delivery.output} to {delivery.target}", total=None)
+        return deliver_windows(
             config,
-            output,
+            delivery.output,
+            delivery.target,
             target,
-            target_of(config, target, create=create and not dry_run),
-            at_least_once=config.targets[target].at_least_once,
+            at_least_once=config.targets[delivery.target].at_least_once,
             dry_run=dry_run,
             report=lambda done, of: bar.update(task, completed=done, total=of),
         )
-    if as_json:
-        print_json(asdict(result))
-    else:
-        _show(result, dry_run)
 
 
 def _show(result: DeliveryResult, dry_run: bool) -> None:

@@ -5,6 +5,7 @@ way.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -24,6 +25,7 @@ from rewindow.commands.screen import (
     print_json,
     print_rows,
 )
+from rewindow.delivery.targets import promise_of
 from rewindow.errors import InputError, RangeError
 from rewindow.launcher import verbs
 from rewindow.loading.catalog import load_application
@@ -31,7 +33,7 @@ from rewindow.planning import PlanPreview, ReplayRequest
 from rewindow.planning.request import ReplayOptions
 from rewindow.planning.unpublished import unpublished as unpublished_windows
 from rewindow.publication.preview import reasons_for_spark
-from rewindow.recovery import ContainerPlan, RecoveryTimes
+from rewindow.recovery import ContainerPlan, Plan, RecoveryTimes
 from rewindow.retention import undo_horizon
 from rewindow.sequences import map_values, quantity
 from rewindow.settings.config import Config
@@ -224,13 +226,26 @@ def plan(
     )
     draft = verbs.plan(config, application, **replay_options)
     horizon = undo_horizon(config, draft.plan.application)
+    deliveries = _deliveries(config, draft.plan)
     if as_json:
         slow = reasons_for_spark(config, draft.plan)
         print_json(
-            {**as_dict(draft), "undo_horizon_days": horizon.days, "publishing_needs_spark": slow}
+            {
+                **as_dict(draft),
+                "undo_horizon_days": horizon.days,
+                "publishing_needs_spark": slow,
+                "deliveries": deliveries,
+            }
         )
     else:
         show(draft)
+        for one in deliveries:
+            out.print(
+                escape(
+                    f"{one['output']}: rewindow deliver stores each published window "
+                    f"{one['promise']} at target {one['target']}"
+                )
+            )
         for reason in reasons_for_spark(config, draft.plan):
             out.print(
                 "[yellow]warning[/yellow]: "
@@ -248,6 +263,16 @@ def plan(
             windows=verify,
             listener=JobScreen(),
         )
+
+
+def _deliveries(config: Config, plan: Plan) -> list[dict[str, str]]:
+    """Returns the outputs of a plan that the settings deliver, with the promise of each target."""
+    names = {f"{plan.application}.{output.name}" for output in plan.outputs}
+    found = []
+    for delivery in config.deliveries(plan.application):
+        if delivery.output in names:
+            found.append({**asdict(delivery), "promise": promise_of(config, delivery.target)})
+    return found
 
 
 def _show_late(config: Config, application: str | None, *, asked: bool, as_json: bool) -> None:

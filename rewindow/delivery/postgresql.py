@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import socket
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -27,7 +30,10 @@ _TIMEOUTS: Mapping[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-"""They end a hanging connection after a minute: in seconds, the last one in milliseconds."""
+"""They end a connection to a computer that is gone after a minute: in seconds, the last one in
+milliseconds."""
+ANSWER_SECONDS_MAX = 600.0
+"""Time in which the database must complete a statement."""
 _TYPES = {
     pa.bool_(): "boolean",
     pa.int8(): "smallint",
@@ -72,6 +78,8 @@ class PostgresTarget(Target):
         self._table = table
         self._create = create
         self._connection: Any = None
+        self._timer: threading.Timer | None = None
+        self._has_timed_out = False
         self._stream = ""
         self._columns = pa.schema([])
 
@@ -95,7 +103,7 @@ class PostgresTarget(Target):
                 detail=_without_secrets(error),
                 hint="Check the environment variable that `url_env` names, and the server.",
             ) from None
-        with self._failures("nothing was changed"), self._connection.transaction():
+        with self._failures("it changed nothing"), self._connection.transaction():
             self._lock()
             if not self._exists(self._table):
                 self._create_table()
@@ -103,7 +111,7 @@ class PostgresTarget(Target):
 
     def delivered(self) -> Mapping[int, str]:
         """See Target."""
-        with self._failures("nothing was changed"), self._connection.transaction():
+        with self._failures("it changed nothing"), self._connection.transaction():
             # A dry run must not create these tables, so the first write does.
             if not self._exists(self._beside(PROGRESS)):
                 return {}
@@ -138,11 +146,12 @@ class PostgresTarget(Target):
 
         Raises:
             InputError: the table has rows of a window that was never delivered.
-            DeliveryError: the database has failed; none of these windows are stored.
+            DeliveryError: the database has failed. If it failed during the commit, the windows may
+                be stored, all of them with their digests.
         """
         written = WriteResult()
         ids = f"windows {windows[0].window_id} to {windows[-1].window_id}"
-        with self._failures(f"no rows of {ids} are stored"), self._connection.transaction():
+        with self._failures(f"it did not confirm {ids}"), self._connection.transaction():
             self._execute(_TABLES)
             self._remove(windows, written)
             published = [window for window in windows if window.digest is not None]
@@ -154,14 +163,41 @@ class PostgresTarget(Target):
         """Converts errors of the database into a DeliveryError."""
         import psycopg
 
+        self._await_answer()
         try:
             yield
         except psycopg.Error as error:
+            detail = _without_secrets(error)
+            if self._has_timed_out:
+                detail = f"It did not answer for {ANSWER_SECONDS_MAX:g} seconds"
             raise DeliveryError(
                 f"the database of table {self._table} has failed: {consequence}",
-                detail=_without_secrets(error),
+                detail=detail,
                 hint="Run the command again; it continues where it stopped.",
             ) from None
+        finally:
+            self._stop_timer()
+
+    def _await_answer(self) -> None:
+        """Starts the time for the next statement."""
+        self._stop_timer()
+        self._timer = threading.Timer(ANSWER_SECONDS_MAX, self._disconnect)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _disconnect(self) -> None:
+        """Closes the network connection, so that the waiting statement raises an error.
+
+        The driver has no timeout for statements: if a server or a proxy stops without closing the
+        connection, the driver waits forever.
+        """
+        self._has_timed_out = True
+        with socket.socket(fileno=os.dup(self._connection.fileno())) as connection:
+            connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """See Target."""
@@ -330,6 +366,7 @@ class PostgresTarget(Target):
             options,
         )
         columns = ", ".join(map(_quoted, rows.schema.names))
+        self._await_answer()
         with (
             self._connection.cursor() as cursor,
             cursor.copy(self._sql(f"copy {{table}} ({columns}) from stdin (format csv)")) as copy,
@@ -337,6 +374,7 @@ class PostgresTarget(Target):
             copy.write(text.getbuffer())
 
     def _execute(self, text: str, values: Sequence[object] | None = None) -> Any:
+        self._await_answer()
         return self._connection.execute(self._sql(text), values)
 
     def _sql(self, text: str) -> Any:

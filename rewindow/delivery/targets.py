@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from rewindow.delivery.files import FileTarget
-from rewindow.delivery.target import Target
+from rewindow.delivery.target import AT_LEAST_ONCE, EXACTLY_ONCE, Target
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
 from rewindow.settings.config import Config, TargetConfig
@@ -67,6 +67,19 @@ def target_of(config: Config, name: str, *, create: bool = False) -> Target:
         settings.folder,
     )
     return FileTarget(folder, settings.format)
+
+
+def promise_of(config: Config, name: str) -> str:
+    """Returns the promise of a target: "exactly once" or "at least once".
+
+    Raises:
+        InputError: its class cannot be found.
+    """
+    settings = config.targets[name]
+    if settings.format != "python":
+        return EXACTLY_ONCE
+    target = _own_target(config, name, settings)
+    return target.promise if target.knows_its_windows else AT_LEAST_ONCE
 
 
 def _needed(name: str, key: str, value: str | None) -> str:

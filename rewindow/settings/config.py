@@ -8,6 +8,7 @@ REWINDOW_STATE, REWINDOW_SPARK__MASTER.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -299,6 +300,22 @@ class TargetConfig(Section):
     at_least_once: bool = False
     """Accepts a target that does not list its windows. After a crash, its last windows are written
     twice."""
+    outputs: list[Annotated[str, Field(pattern=r"^[^.]+\.[^.]+$")]] = Field(default_factory=list)
+    """Outputs that `rewindow deliver` and the DAG `deliver_windows` deliver to this target, as
+    APPLICATION.OUTPUT."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """An output with a target that it is delivered to.
+
+    Attributes:
+        output: the output, as `application.output`.
+        target: section [targets.NAME] of the settings.
+    """
+
+    output: str
+    target: str
 
 
 class OutputConfig(Section):
@@ -487,6 +504,19 @@ class Config(Section):
         further.
         """
         return self.state / "streams" / check_stream(name)
+
+    def deliveries(self, output: str = "") -> list[Delivery]:
+        """Returns what the sections [targets.NAME] deliver, in their order.
+
+        Args:
+            output: an output, an application, or nothing for all outputs.
+        """
+        found = []
+        for target, settings in self.targets.items():
+            for name in settings.outputs:
+                if output in ("", name, name.partition(".")[0]):
+                    found.append(Delivery(name, target))
+        return found
 
     def windows_table(self, name: str) -> Location:
         """Folder of a stream's table of sealed windows."""

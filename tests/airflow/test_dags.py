@@ -18,6 +18,7 @@ from rewindow.settings.config import Config
 
 ROOT = Path(__file__).parents[2]
 IDS = {
+    "deliver_windows",
     "drill_application",
     "expectation_reports",
     "fill_heartbeat_gaps",
@@ -29,6 +30,7 @@ VERBS = (
     "approve",
     "build",
     "check",
+    "deliver",
     "drill",
     "fill",
     "plan",

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from rewindow.settings.config import Config
 from rewindow_airflow import deliver
 from tests.airflow.conftest import in_force
 from tests.airflow.test_operators import Store
-from tests.delivery.test_deliver import STREAM, config, in_lake, published, visible  # noqa: F401
+from tests.delivery.conftest import config  # noqa: F401
+from tests.delivery.test_deliver import STREAM, in_lake, published, visible
 
 
 def execute(settings: Config, target: str) -> None:
@@ -33,3 +34,8 @@ def test_wrong_target_fails_without_a_retry(config: Config, tmp_path: Path) -> N
     with pytest.raises(AirflowFailException, match=r'target "lakes" is unknown'):
         execute(config, "lakes")
     assert not (tmp_path / "lake").exists()
+
+
+def test_output_that_is_not_published_yet_is_skipped(config: Config) -> None:  # noqa: F811
+    with pytest.raises(AirflowSkipException, match="flight_delays.delays is not published yet"):
+        execute(config, "lake")

@@ -5,6 +5,7 @@ scheduler.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,7 @@ from tests.airflow.airflows import LiveAirflow, live_airflow
 from tests.airflow.conftest import ROOT
 from tests.airflow.small_project import CONTAINERS, make_project, record
 from tests.airflow.small_project import DAYS as PROJECT_DAYS
+from tests.delivery.test_deliver import in_lake, published, visible
 
 pytestmark = [
     pytest.mark.long,
@@ -133,13 +135,17 @@ with DAG(dag_id="recorded", schedule=None, is_paused_upon_creation=False):
     task(outlets=[stream_asset("clicks")])(nothing)()
 
 
-with DAG(dag_id="published", schedule=None, is_paused_upon_creation=False):
+for name, stream in (
+    ("published", "clicks_by_page.totals"), ("delays_published", "flight_delays.delays")
+):
+    with DAG(dag_id=name, schedule=None, is_paused_upon_creation=False) as dag:
 
-    @task(outlets=[PUBLICATIONS])
-    def publish(outlet_events):
-        outlet_events[PUBLICATIONS].add(stream_asset("clicks_by_page.totals"), {{"replay": "r-1"}})
+        @task(outlets=[PUBLICATIONS])
+        def publish(stream, outlet_events):
+            outlet_events[PUBLICATIONS].add(stream_asset(stream), {{"replay": "r-1"}})
 
-    publish()
+        publish(stream)
+    globals()[name] = dag
 
 
 by_day = CronPartitionTimetable("@daily", timezone="UTC")
@@ -174,6 +180,12 @@ SOON_GONE = {
     "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "10",
     "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
 }
+TARGET = """
+[targets.lake]
+format = "parquet"
+folder = "lake"
+outputs = ["flight_delays.delays"]
+"""
 PLAN = 'RewindowPlanOperator(task_id="plan_replay", request_of=request_of, in_order=True)'
 
 
@@ -186,6 +198,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Config:
     (folder / "dags").mkdir()
     (folder / "dags" / "days.py").write_text(DAG.format(plan=PLAN))
     (folder / "applications" / "containers.py").write_text(CONTAINERS)
+    shutil.copy(ROOT / "dags" / "deliver_windows.py", folder / "dags")
+    with config.file.open("a") as settings:
+        settings.write(TARGET)
+    config = Config.load(config.file)
     return config
 
 
@@ -338,6 +354,23 @@ def test_recording_and_publishing_start_the_dag_that_follows_a_stream(
         "rewindow://streams/clicks_by_page.totals",
         "r-1",
     )
+
+
+def test_publication_of_an_output_starts_its_delivery(
+    airflow: LiveAirflow,
+    project: Config,
+) -> None:
+    published(project, "delays-1", 100, 109, seed=1)
+    unpause(airflow, "deliver_windows")
+
+    def delivered() -> bool:
+        runs = airflow.ask("dags/deliver_windows/dagRuns")["dag_runs"]
+        states = {run["state"] for run in runs if run["run_type"] == "asset_triggered"}
+        return states == {"success"}
+
+    trigger(airflow, "delays_published", START)
+    airflow.until(delivered, "the publication was delivered")
+    assert in_lake(project) == visible(project) and visible(project)
 
 
 def test_publication_by_partition_starts_a_run_with_the_same_partition_key(

@@ -331,6 +331,32 @@ def test_plan_shows_the_unpublished_range(
     assert (planned["first"], planned["windows"]) == (1000, 24)
 
 
+def test_plan_shows_the_promise_of_each_target(
+    run: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Rules: X54
+    config = make_project(tmp_path).config
+    monkeypatch.setenv("REWINDOW_CONFIG", str(config.file))
+    (tmp_path / "hook.py").write_text(
+        "from rewindow.delivery import Target\nclass Hook(Target):\n    pass\n"
+    )
+    with config.file.open("a") as settings:
+        settings.write('[targets.hook]\nformat = "python"\nsource = "hook.py:Hook"\n')
+        settings.write('outputs = ["totals.sums", "other.sums"]\n[targets.files]\n')
+        settings.write('format = "csv"\nfolder = "files"\noutputs = ["totals.sums"]\n')
+    text = " ".join(run("plan", "totals")[1].split())
+    promise = "totals.sums: rewindow deliver stores each published window"
+    assert f"{promise} at least once at target hook" in text
+    assert f"{promise} exactly once at target files" in text
+    planned = json.loads(run("plan", "totals", "--json")[1])
+    assert planned["deliveries"] == [
+        {"output": "totals.sums", "target": "hook", "promise": "at least once"},
+        {"output": "totals.sums", "target": "files", "promise": "exactly once"},
+    ]
+
+
 def test_list_shows_application_range_and_time_of_the_last_state_change(
     run: Command,
     tmp_path: Path,

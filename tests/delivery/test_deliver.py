@@ -7,19 +7,18 @@ import random
 import signal
 import subprocess
 import sys
-import textwrap
-import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 
+from rewindow.commands import deliver as commands
 from rewindow.delivery.deliver import DeliveryResult, deliver
 from rewindow.delivery.postgresql import PostgresTarget
 from rewindow.delivery.targets import target_of
@@ -28,82 +27,9 @@ from rewindow.publication.publish import publish
 from rewindow.publication.undo import undo
 from rewindow.settings.config import Config
 from rewindow.storage import query
-from tests.ledger.conftest import postgresql  # noqa: F401
-from tests.publication.staging import StagedReplay, state_of
+from tests.publication.staging import DELAYS, OUTPUTS, StagedReplay, state_of
 
 STREAM = "flight_delays.delays"
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Config:
-    (tmp_path / "rewindow.toml").write_text(
-        textwrap.dedent("""
-        state = "state"
-        [targets.lake]
-        format = "parquet"
-        folder = "lake"
-        [targets.sheets]
-        format = "csv"
-        folder = "sheets"
-        [targets.warehouse]
-        format = "postgresql"
-        url_env = "WAREHOUSE_URL"
-        table = "delays"
-        [targets.hook]
-        format = "python"
-        source = "hook.py:Hook"
-        settings = { place = "hooked.json" }
-        [targets.forgetful]
-        format = "python"
-        source = "hook.py:Forgetful"
-        """)
-    )
-    (tmp_path / "hook.py").write_text(
-        textwrap.dedent("""
-        import json
-        from pathlib import Path
-        import pyarrow as pa
-        from rewindow.delivery import Target
-
-        class Hook(Target):
-            place: str
-
-            def open(self, stream, columns):
-                self.file = Path(__file__).with_name(self.place)
-                self.stored = json.loads(self.file.read_text()) if self.file.exists() else {}
-
-            def delivered(self):
-                return {int(window): digest for window, (digest, rows) in self.stored.items()}
-
-            def write(self, window_id, publication, digest, batches):
-                rows = [row for batch in batches for row in batch.to_pylist()]
-                self.stored[str(window_id)] = [digest, rows]
-                if digest is None:
-                    del self.stored[str(window_id)]
-                self.file.write_text(json.dumps(self.stored, default=str))
-
-        class Forgetful(Target):
-            def write(self, window_id, publication, digest, batches):
-                with Path(__file__).with_name("forgetful.txt").open("a") as file:
-                    file.write(f"{window_id}\\n")
-        """)
-    )
-    return Config.load(tmp_path / "rewindow.toml")
-
-
-@pytest.fixture
-def warehouse(
-    config: Config,
-    postgresql: str,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[psycopg.Connection[Any]]:
-    """A connection to a new schema of a real server."""
-    schema = f"test_{uuid.uuid4().hex[:12]}"
-    url = f"{postgresql}&options=-csearch_path%3D{schema}"
-    monkeypatch.setenv("WAREHOUSE_URL", url)
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"create schema {schema}")
-        yield connection
 
 
 def published(config: Config, replay_id: str, first: int, last: int, seed: int) -> None:
@@ -117,7 +43,8 @@ def published(config: Config, replay_id: str, first: int, last: int, seed: int) 
         rows = []
         for origin in chosen.sample(["EWR", "JFK", "", 'L"G,A\n', "Zürich"], chosen.randrange(5)):
             flights = chosen.choice([None, *range(9)])
-            rows.append({"origin": origin, "flights": flights, "delay": None})
+            row = {"origin": origin, "flights": flights, "delay": None}
+            rows.append({**dict.fromkeys(OUTPUTS["delays"].names, 7), **row})
         by_window[window] = rows
     replay.group(first, last, {"delays": by_window}, state=state_of(seed))
     replay.end()
@@ -337,6 +264,68 @@ def test_table_that_does_not_match_the_output_is_rejected(
     warehouse.execute("delete from delays where window_id = 104")
     warehouse.execute("update rewindow_delivered set digest = 'old' where window_id = 104")
     assert "another program has changed its rows" in run(config, "warehouse").notes[0]
+
+
+@pytest.mark.parametrize("target", ["lake", "warehouse"])
+def test_output_with_a_new_column_is_delivered_again_where_its_windows_differ(
+    target: str,
+    config: Config,
+    warehouse: psycopg.Connection[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    published(config, "one", 100, 109, seed=3)
+    run(config, target)
+    wider = DELAYS.append(pa.field("cancelled", pa.int64()))
+    monkeypatch.setitem(OUTPUTS, "delays", wider)
+    published(config, "two", 105, 114, seed=3)
+    if target == "warehouse":
+        with pytest.raises(InputError, match="column cancelled of table delays does not exist"):
+            run(config, target)
+        warehouse.execute("alter table delays add cancelled bigint")
+    result = run(config, target)
+    sql = "select window_id, origin, flights, delay, cancelled from t"
+    rows = query(sql, t=config.stream_table(STREAM)).to_pylist()
+    expected = Counter(tuple(row.values()) for row in rows)
+    if target == "warehouse":
+        found = Counter(warehouse.execute(sql.replace("from t", "from delays")).fetchall())
+        assert found == expected
+    else:
+        found = Counter()
+        for window, *values in in_lake(config).elements():
+            found[window, *values, *[None] * (4 - len(values))] += 1
+        assert found == expected
+    assert result.unchanged >= 5
+    assert {row[4] for row in expected} == {None, 7}
+
+
+def test_command_without_a_target_runs_every_configured_delivery(
+    config: Config,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    published(config, "one", 100, 104, seed=1)
+    monkeypatch.setenv("REWINDOW_CONFIG", str(config.file))
+    with pytest.raises(InputError, match="no target has an output in its `outputs`"):
+        deliver_all()
+    settings = config.file.read_text()
+    for target in ("warehouse", "sheets", "lake"):
+        section = f"[targets.{target}]\n"
+        settings = settings.replace(section, f'{section}outputs = ["{STREAM}"]\n')
+    config.file.write_text(settings)
+    monkeypatch.delenv("WAREHOUSE_URL", raising=False)
+    with pytest.raises(InputError, match="variable WAREHOUSE_URL is not set"):
+        deliver_all(as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert [one["target"] for one in found["deliveries"]] == ["lake", "sheets"]
+    assert len(found["failures"]) == 1
+    assert in_lake(config) == in_sheets(config) == visible(config)
+    config.file.write_text(settings.replace(f'outputs = ["{STREAM}"]', 'outputs = ["delays"]', 1))
+    with pytest.raises(InputError, match="outputs"):
+        Config.load(config.file)
+
+
+def deliver_all(**options: Any) -> None:
+    commands.deliver("", "", **{"create": False, "dry_run": False, "as_json": False, **options})
 
 
 def test_dry_run_creates_nothing(config: Config, warehouse: psycopg.Connection[Any]) -> None:

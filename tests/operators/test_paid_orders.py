@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[2] / "docs" / "library.md"
 TIME = pa.timestamp("us", tz="UTC")
-POSITION = [("window_id", pa.int64()), ("offset", pa.int64())]
+POSITION = [("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", TIME)]
 STREAMS = {
     "orders": pa.schema([("number", pa.int64()), ("shop", pa.string()), ("ordered_at", TIME)]),
     "payments": pa.schema(
@@ -78,7 +78,8 @@ def test_paid_orders_equal_the_computation_of_pandas(
         windows = tuples.setdefault(name, {})
         stamped = frame.assign(**{frame.columns[-1]: frame.iloc[:, -1].dt.tz_localize("UTC")})
         for hour, *values in stamped.astype(object).itertuples(index=False):
-            windows.setdefault(FIRST + hour, []).append(tuple(values))
+            arrived_at = pd.Timestamp((FIRST + hour) * 3600, unit="s", tz="UTC")
+            windows.setdefault(FIRST + hour, []).append((arrived_at, *values))
     ran = run_application(
         app, tuples, windows=(FIRST, FIRST + HOURS - 1), group_windows=[50, 46], spark=spark
     )

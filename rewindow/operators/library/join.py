@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 LEFT: Literal["left"] = "left"
 RIGHT: Literal["right"] = "right"
 TABLE = "table"
+ARRIVED = "arrived_at"
 _IS_RIGHT = "_rw_is_right"
 _CLOCK = "_rw_clock_us"
 _AT = "_at_us"
@@ -74,11 +75,19 @@ class PairingOperator(ColumnsOperator):
         )
 
     def added_columns(self) -> list[pa.Field]:
-        """Returns the columns of the second port that are added to the output."""
+        """Returns the columns of the second port that are added to the output.
+
+        All recorded streams have `arrived_at`; the output has that of the first port.
+        """
         return not_named(
             self.other_columns(),
-            {*BOOKKEEPING, *self.on},
+            {*BOOKKEEPING, *self.on, *self.shared_columns()},
         )
+
+    def shared_columns(self) -> list[str]:
+        """Returns `arrived_at` if both ports have it."""
+        both = {*self.event_columns().names} & {*self.other_columns().names}
+        return [ARRIVED] if ARRIVED in both else []
 
     def rows_of(
         self,
@@ -104,8 +113,8 @@ class Join(PairingOperator, SpanningOperator):
     pair. A tuple expires when an event time of either port is more than `expire` later. A tuple
     that is already expired when it arrives, or has no event time, has no pairs. In a window, tuples
     of `left` come before those of `right`. The state contains the tuples that can still have pairs.
-    The output has the columns of `left`, then those of `right` without the key. If both have
-    another column of the same name, rename one with a `Select`.
+    The output has the columns of `left`, then those of `right` without the key and `arrived_at`. If
+    both have another column of the same name, rename one with a `Select`.
 
     Attributes:
         on: columns of the key, with the same names and types in both inputs.
@@ -145,7 +154,9 @@ class Join(PairingOperator, SpanningOperator):
         return self
 
     def _sides(self) -> dict[str, pa.Schema]:
-        return {LEFT: self.event_columns(), RIGHT: pa.schema([*self.keys(), *self.added_columns()])}
+        shared = [self.right_columns.field(name) for name in self.shared_columns()]
+        right = pa.schema([*self.keys(), *shared, *self.added_columns()])
+        return {LEFT: self.event_columns(), RIGHT: right}
 
     def other_columns(self) -> pa.Schema:
         """Returns the columns of the port `right`."""
