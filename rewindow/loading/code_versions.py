@@ -58,6 +58,7 @@ DECIDES_ROWS = (
     "spark/columns.py",
     "spark/digests.py",
     "spark/frames.py",
+    "spark/functions.py",
     "spark/session.py",
     "spark/settings.py",
     "state/changes.py",

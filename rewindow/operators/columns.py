@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rewindow.names import quoted_column
+from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,8 +25,6 @@ BIGINT_MIN = -(1 << 63)
 
 def to_us(frame: DataFrame, name: str) -> Column:
     """Returns a column of instants in microseconds, as `instant_us` does."""
-    from pyspark.sql import functions as F
-
     return instant_us(F.col(quoted_column(name)), frame.schema[name].dataType)
 
 
@@ -37,7 +36,6 @@ def instant_us(column: Column, kind: DataType, unit_us: int = 1) -> Column:
         kind: its type.
         unit_us: microseconds that a whole number counts.
     """
-    from pyspark.sql import functions as F
     from pyspark.sql.types import IntegralType
 
     is_count = isinstance(kind, IntegralType)
@@ -58,8 +56,6 @@ def within_reach(instant_us: str) -> str:
 
 def floor_div(value: Column, divisor: int) -> Column:
     """Returns the floor of a BIGINT division, also below zero (H54)."""
-    from pyspark.sql import functions as F
-
     return F.call_function(
         "div",
         value - F.pmod(value, F.lit(divisor)),

@@ -14,6 +14,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from rewindow.application import FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.operators.columns import WINDOW, floor_div
 from rewindow.operators.heartbeat.settings import FINE_US, TOO_FINE, HeartbeatProperties
+from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,8 +33,6 @@ def metronome(
     `at` is `timer_index` times the interval since the epoch (H40, H54). It is also the instant of
     emission, so it lies in the timer's window, start inclusive, end exclusive (H56).
     """
-    from pyspark.sql import functions as F
-
     first = -(-context.start_us // interval_us)
     end = -(-context.end_us // interval_us)
     timers = spark.range(first, end, 1, 1 + (end - first) // TASK_TIMERS)

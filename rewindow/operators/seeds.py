@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rewindow.spark.functions import F
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
@@ -20,8 +22,6 @@ def random_number(context: OperatorContext, *columns: str) -> Column:
     Example:
         sample = frame.where(random_number(context, "offset") < 0.01)
     """
-    from pyspark.sql import functions as F
-
     drawn = F.xxhash64(
         F.lit(context.operator),
         F.col("window_id"),

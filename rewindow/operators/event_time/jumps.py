@@ -22,6 +22,7 @@ from rewindow.operators.columns import BIGINT_MIN, floor_div
 from rewindow.operators.event_time.watermarks import AT, BLOCK, TICK, TS
 from rewindow.sequences import numbered_names
 from rewindow.spark.columns import equal_or_null, named_columns, renamed_columns
+from rewindow.spark.functions import F, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -54,8 +55,6 @@ def mark_jumps(
         highest: `TS`, the largest one before all of these, and `apart`; none at the beginning.
         apart: columns whose values are streams of their own.
     """
-    from pyspark.sql import functions as F
-
     own = timed.where(moves).select(*named_columns(recording_keys), TICK, AT, TS)
     jumping = _refused(own, jump_us, highest, recording_keys)
     same = [F.col(AT) == F.col(_AT), F.col(TS) == F.col(_TS)]
@@ -73,9 +72,6 @@ def _refused(
     recording_keys: Sequence[str],
 ) -> DataFrame:
     """Returns `apart`, `AT` and `TS` of the tuples that jump."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     # The maximum over all tuples, jumps included, equals the one over believed tuples up to the
     # first jump of a stream. So this first jump is found without a pass in order, and only the
     # tuples from there on that exceed the maximum have to go through one.
@@ -113,9 +109,6 @@ def _with_highest(
     recording_keys: Sequence[str],
 ) -> DataFrame:
     """Adds the largest timestamp before each tuple, of all tuples; null before the first."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     # A running maximum in one order would put each stream into one task. The maximum of all earlier
     # blocks enters a block as its first row instead, so that blocks are sorted in parallel.
     rows = own.withColumns({_BLOCK: floor_div(F.col(TICK), BLOCK), _IS_TUPLE: F.lit(1)})

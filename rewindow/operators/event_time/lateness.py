@@ -24,6 +24,7 @@ from rewindow.operators.event_time.watermarks import AT, BEFORE, IS_NEWS, STREAM
 from rewindow.operators.heartbeat.function import IS_TIMER
 from rewindow.sequences import excluding, map_values, matching_names, numbered_names
 from rewindow.spark.columns import equal_or_null, named_columns, or_false, union_all
+from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -117,8 +118,6 @@ class Lateness:
         Raises:
             InputError: a column is not there, or has the name of one of these.
         """
-        from pyspark.sql import functions as F
-
         columns = named_columns(by)
         parts = []
         for name, frame in self.tuples.items():
@@ -168,8 +167,6 @@ def lateness(
         InputError: a declared stream has no frame, a frame is not declared, a column is missing or
             has a wrong type.
     """
-    from pyspark.sql import functions as F
-
     _check(frames, settings, state, start_us)
     timed = {}
     moving = []
@@ -321,8 +318,6 @@ def _timed(
     origin_us: int,
 ) -> DataFrame:
     """Adds arrival, timestamp and first tick of each tuple."""
-    from pyspark.sql import functions as F
-
     timed = frame.withColumns(
         {
             AT: arrived_us(frame, name, settings.arrived_at),
@@ -348,8 +343,6 @@ def _jumps_marked(
     """Adds which tuples jump ahead of their stream, where that is asked; the state has its largest
     timestamp (E50).
     """
-    from pyspark.sql import functions as F
-
     stream = settings.streams[name]
     if stream.max_jump_us is None:
         return timed
@@ -374,8 +367,6 @@ def refused_because(at: Column, ts: str = TIMESTAMP) -> Column:
     """Returns in words what is wrong with one of `Lateness.errors` that arrived at `at`; null
     without a timestamp.
     """
-    from pyspark.sql import functions as F
-
     # A timestamp in the wrong unit is off by a factor of a thousand or a million. The hint names a
     # factor if the timestamp times it, or divided by it, is within a day of the arrival.
     stamp = F.col(ts)
@@ -406,16 +397,12 @@ def _moves_clock(stream: StreamTime) -> Column:
     """Returns whether a tuple moves the clock: one with a timestamp that is believed, a late one
     too (E1).
     """
-    from pyspark.sql import functions as F
-
     return (
         _is_believed(stream) if stream.max_jump_us is None else _is_believed(stream) & ~F.col(JUMPS)
     )
 
 
 def _is_believed(stream: StreamTime) -> Column:
-    from pyspark.sql import functions as F
-
     far = _far(stream)
     is_known = f"{TS} IS NOT NULL"
     # A text is one call of the JVM, columns of it are a hundred.
@@ -463,7 +450,6 @@ def arrived_us(frame: DataFrame, name: str, column: str) -> Column:
 
 def _us(frame: DataFrame, name: str, expression: str, unit_us: int) -> Column:
     from pyspark.errors import AnalysisException, ParseException
-    from pyspark.sql import functions as F
     from pyspark.sql.types import IntegralType, TimestampNTZType, TimestampType
 
     column = F.expr(expression)
@@ -492,8 +478,6 @@ def _held(
     recording_keys: Sequence[str],
 ) -> DataFrame:
     """Returns for each tick that tuples wait for, the watermark that they are held against."""
-    from pyspark.sql import functions as F
-
     held = ticks.where(F.col(IS_NEWS)).select(
         *named_columns(recording_keys),
         TICK,
@@ -510,8 +494,6 @@ def matched(
     how: str,
 ) -> DataFrame:
     """Joins on a column that is never null and on those of apart, whose nulls are equal."""
-    from pyspark.sql import functions as F
-
     same = numbered_names((*recording_keys, on), "_same_")
     other = other.withColumnsRenamed(same)
     # Of a null-safe equality Spark makes two keys, for which its table of whole numbers cannot be
@@ -530,8 +512,6 @@ def _classify(
     recording_keys: Sequence[str],
 ) -> DataFrame:
     # Rules: E4, E39
-    from pyspark.sql import functions as F
-
     stream = settings.streams[name]
     unreadable = F.lit(NULL_TS)
     if settings.on_unreadable == "fail":

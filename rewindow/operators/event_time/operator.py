@@ -31,6 +31,7 @@ from rewindow.operators.event_time.settings import EventTime, StreamTime
 from rewindow.operators.event_time.watermarks import STATE
 from rewindow.sequences import excluding, matching_names, names_of, not_named, only_named
 from rewindow.spark.columns import union_all
+from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -164,8 +165,6 @@ class EventTimeOperator(FrameOperator):
         late: Mapping[str, DataFrame],
     ) -> Mapping[str, DataFrame]:
         """Returns the frames of the ports `late` and `errors`."""
-        from pyspark.sql import functions as F
-
         errors = self._together(classified.errors)
         jumps = (
             "exceeds the largest timestamp of its stream before it by more than max_jump, "
@@ -181,8 +180,6 @@ class EventTimeOperator(FrameOperator):
 
     def _together(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """Returns the tuples of all streams, with the names of theirs where there are several."""
-        from pyspark.sql import functions as F
-
         if not self.streams:
             return frames["stream"]
         return union_all(frame.withColumn("stream", F.lit(name)) for name, frame in frames.items())
@@ -192,8 +189,6 @@ class EventTimeOperator(FrameOperator):
 
         What would have shown in a window that at most once gave up shows in the first one after it.
         """
-        from pyspark.sql import functions as F
-
         window = floor_div(F.col(at) - context.grid.origin_us, context.grid.width_us)
         return F.greatest(window, F.lit(context.first))
 

@@ -21,6 +21,7 @@ from rewindow.operators.columns import floor_div
 from rewindow.operators.event_time.arrival_clock import ArrivalClock
 from rewindow.operators.event_time.settings import EventTime, StreamTime
 from rewindow.spark.columns import bigint, maxima, named_columns, or_true, union_all
+from rewindow.spark.functions import F, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -78,8 +79,6 @@ def tick_table(
         state: what was before, as `next_state` returns it.
         apart: columns whose values have watermarks of their own.
     """
-    from pyspark.sql import functions as F
-
     settings = clock.settings
     origin_us = clock.origin_us
     ticks = _shown(tuples, settings, recording_keys)
@@ -113,8 +112,6 @@ def next_state(
     recording_keys: Sequence[str] = (),
 ) -> DataFrame:
     """Returns the state at an instant (E41, E46): of ticks before it, and all tuples."""
-    from pyspark.sql import functions as F
-
     known = F.col(TICK) * settings.interval_us + origin_us < end_us
     totals = [F.max(F.when(known, F.col(WATERMARK))).alias("watermark_us")]
     for number in range(len(settings.streams)):
@@ -151,8 +148,6 @@ def raising(
     """Returns the ticks before the end that raise the watermark (E3): `tick_us`, `watermark_us`,
     `before_us`.
     """
-    from pyspark.sql import functions as F
-
     rises = F.coalesce(
         F.col(WATERMARK) > F.col(BEFORE),
         F.col(WATERMARK).isNotNull() & F.col(BEFORE).isNull(),
@@ -186,8 +181,6 @@ def _since(settings: EventTime, number: int) -> Column:
     """Returns since when a stream is silent: its last arrival, or the first tick if it has sent
     nothing.
     """
-    from pyspark.sql import functions as F
-
     arrived = F.col(_arrived(number))
     return F.coalesce(arrived, _waits(number)) if number in _idle_streams(settings) else arrived
 
@@ -211,8 +204,6 @@ def _shown(
     recording_keys: Sequence[str],
 ) -> DataFrame:
     """Returns the largest timestamp and arrival that each stream shows at each tick (E1)."""
-    from pyspark.sql import functions as F
-
     shown = []
     for number in range(len(settings.streams)):
         is_own = F.col(STREAM) == number
@@ -228,8 +219,6 @@ def _combine(
     recording_keys: Sequence[str],
 ) -> DataFrame:
     """Returns a row per tick."""
-    from pyspark.sql import functions as F
-
     shown = maxima((*_running(settings), WATERMARK))
     return ticks.groupBy(*named_columns(recording_keys), TICK).agg(
         *shown, F.bool_or(IS_NEWS).alias(IS_NEWS)
@@ -243,8 +232,6 @@ def _falling_idle(
     recording_keys: Sequence[str],
 ) -> DataFrame:
     """Returns the ticks at which a stream falls idle if it sends nothing more (E47)."""
-    from pyspark.sql import functions as F
-
     falls = []
     for number in _idle_streams(settings):
         falls.append(_idle_tick(settings, number, F.col(_arrived(number)), origin_us=origin_us))
@@ -291,8 +278,6 @@ def _before(
 
     The last one before has its watermark alone: what came since is seen by the first one after it.
     """
-    from pyspark.sql import functions as F
-
     if state is None and (start_us is None or not settings.may_idle):
         return []
     if state is not None:
@@ -372,8 +357,6 @@ def _carried(
     A stream that may be idle, and of which nothing is known, waits from that tick on; so does each
     where the state is empty, as an operator's is at the start of the recording (X28).
     """
-    from pyspark.sql import functions as F
-
     until = F.coalesce(
         F.max("until_us"),
         bigint(start_us if settings.may_idle else None),
@@ -408,9 +391,6 @@ def _watermarks(
     recording_keys: Sequence[str],
 ) -> DataFrame:
     """Adds the watermark after each tick and the one before it (E2, E3, E25)."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     ticks = _with_running(ticks, [*_running(settings), WATERMARK], recording_keys)
     candidate = F.greatest(_candidate(settings, origin_us), F.col(WATERMARK))
     ticks = ticks.withColumn(_CANDIDATE, candidate).drop(WATERMARK)
@@ -430,9 +410,6 @@ def _with_running(
     """Replaces columns by their running maxima, in the order of ticks; a block's first row has
     those before.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     running = (
         Window.partitionBy(*named_columns(recording_keys), *_block(ticks))
         .orderBy(TICK)
@@ -468,8 +445,6 @@ def _candidate(settings: EventTime, origin_us: int) -> Column:
     """Returns what a tick proposes: the smallest of what streams have shown that are not idle, less
     the lag.
     """
-    from pyspark.sql import functions as F
-
     # A stream that has shown nothing holds the watermark back, unless it is idle: then it is left
     # out of the smallest timestamp, as null.
     shown = []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rewindow.errors import InputError
+from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -100,7 +101,6 @@ def _type(
 ) -> DataType:
     """Returns what Spark's own aggregate would return."""
     from pyspark.errors import AnalysisException, ParseException
-    from pyspark.sql import functions as F
 
     text = WHOLE[function].format(argument) if function in WHOLE else f"{function}({argument})"
     try:
@@ -114,8 +114,6 @@ def _type(
 
 
 def _argument(argument: str) -> Column:
-    from pyspark.sql import functions as F
-
     return F.lit(1) if argument.strip() == "*" else F.expr(argument)
 
 
@@ -127,8 +125,6 @@ def _add_whole(
     function: str,
     argument: str,
 ) -> None:
-    from pyspark.sql import functions as F
-
     _type(frame, name, function, argument)
     aggregate.parts[part] = _argument(argument)
     aggregate.results[name] = F.expr(
@@ -144,8 +140,6 @@ def _add_extreme(
     function: str,
     argument: str,
 ) -> None:
-    from pyspark.sql import functions as F
-
     _type(frame, name, function, argument)
     aggregate.parts[part] = _argument(argument)
     aggregate.merged[part] = aggregate.results[name] = F.expr(f"{function}({part})")
@@ -162,7 +156,6 @@ def _add_sum(
     argument: str,
 ) -> None:
     """Adds a sum, a count or an average, with the type that Spark's own has."""
-    from pyspark.sql import functions as F
     from pyspark.sql.types import DecimalType, DoubleType
 
     kind = _type(frame, name, function, argument)

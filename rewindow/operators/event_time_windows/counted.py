@@ -43,6 +43,7 @@ from rewindow.operators.event_time_windows.firing import (
 )
 from rewindow.operators.event_time_windows.settings import CountWindows
 from rewindow.spark.columns import aliased, bigint, maxima, named_columns, or_false, union_all
+from rewindow.spark.functions import F, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -83,8 +84,6 @@ def counted_rows(
     `END` is not above the watermark where the first window of a row has fired, `FIRED_UNTIL` where
     it had before.
     """
-    from pyspark.sql import functions as F
-
     rows = _tuples(classified, aggregate, own)
     if state is not None:
         rows = rows.unionByName(check_state(state, rows.columns))
@@ -108,8 +107,6 @@ def _tuples(
     aggregate: AggregateSpec,
     own: Sequence[str],
 ) -> DataFrame:
-    from pyspark.sql import functions as F
-
     of_streams = []
     for name, frame in classified.tuples.items():
         at = F.col(TIMESTAMP)
@@ -138,9 +135,6 @@ def _placed(
     and have one now. What had a place is a stretch before all others here, and what still waits one
     behind them.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     had = F.col(ORDINAL).isNotNull()
     passed = or_false(F.col(LAST_TS) < F.col(REACHED))
     stretch = (
@@ -165,9 +159,6 @@ def _stretches(rows: DataFrame, own: Sequence[str]) -> DataFrame:
     """Returns a row per key and stretch: places before it, and of the key those before this piece,
     and all by now.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     # The number of a tuple is its row number within a stretch plus the sizes of all earlier
     # stretches of the key. Only these sizes are summed in one order: one row for each stretch.
     columns = named_columns(own)
@@ -189,14 +180,10 @@ def _stretches(rows: DataFrame, own: Sequence[str]) -> DataFrame:
 
 def _first_end(windows: CountWindows) -> Column:
     """Returns the place behind the first window of a row; null where it has no place yet."""
-    from pyspark.sql import functions as F
-
     return (floor_div(F.col(ORDINAL), windows.slide) + 1) * windows.slide
 
 
 def _last_end(windows: CountWindows) -> Column:
-    from pyspark.sql import functions as F
-
     return floor_div(F.col(ORDINAL) + windows.length, windows.slide) * windows.slide
 
 
@@ -212,8 +199,6 @@ def fired_counted(
     """Returns the windows that fire; where the recording has ended also what is left, as a shorter
     one (E45).
     """
-    from pyspark.sql import functions as F
-
     # Windows end at multiples of the slide in the numbering of a key's tuples. Each tuple is copied
     # into all windows of this piece that contain it, so that a plain aggregate computes them.
     columns = named_columns(own)
@@ -276,8 +261,6 @@ def first_fired_counted(
     """Returns the rows whose first window had not fired, each with the tick that fires it: `FIRED`,
     else null.
     """
-    from pyspark.sql import functions as F
-
     number = (_first_end(windows) / windows.slide - 1).cast("int")
     waiting = rows.where(F.col(FIRED_UNTIL).isNull()).withColumn(_UNTIL, number)
     columns = named_columns(own)
@@ -298,8 +281,6 @@ def left_counted(
     """Returns what waits for a place, what is in a window that has not fired, and the last row of
     each key (E41).
     """
-    from pyspark.sql import functions as F
-
     waits = F.col(ORDINAL).isNull()
     is_last = F.col(LAST_ORDINAL) == F.col(_TOTAL) - 1
     kept = rows.where(waits | is_last | (_last_end(windows) > F.col(_TOTAL)))

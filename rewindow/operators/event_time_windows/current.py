@@ -18,6 +18,7 @@ from rewindow.operators.event_time_windows.firing import WINDOW
 from rewindow.operators.event_time_windows.retriggering import RETRACTION
 from rewindow.sequences import excluding
 from rewindow.spark.columns import named_columns, or_false
+from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -73,8 +74,6 @@ def current_windows(
             where retracting windows have two rows for one window of which no retraction takes one
             back.
     """
-    from pyspark.sql import functions as F
-
     if accumulation not in get_args(Accumulation):
         raise InputError(
             f'accumulation is "{accumulation}"',
@@ -125,8 +124,6 @@ def current_windows(
 
 def _of_row(name: str) -> Column:
     """Returns a column of the newest row, which is a struct."""
-    from pyspark.sql import functions as F
-
     return F.col(f"{_ROW}.{quoted_column(name)}")
 
 
@@ -164,6 +161,4 @@ def _content(fired: DataFrame) -> list[Column]:
 
 def _failure(text: str, window: Sequence[Column]) -> Column:
     """Returns a condition that ends the query, and names the window."""
-    from pyspark.sql import functions as F
-
     return F.raise_error(F.concat(F.lit(text), F.to_json(F.struct(*window)))).cast("boolean")

@@ -16,6 +16,7 @@ from rewindow.operators.columns import floor_div
 from rewindow.operators.event_time.lateness import matched
 from rewindow.sequences import numbered_names
 from rewindow.spark.columns import aliased, bigint, equal_or_null, named_columns
+from rewindow.spark.functions import F, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -55,9 +56,6 @@ def first_ticks(
         step_us: how far ends or ticks usually lie apart.
         apart: columns whose values have ticks of their own.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     # Ends and watermarks go into one column. Read from the largest value down, the smallest tick so
     # far is the first one that reaches an end. Each block of values starts with the smallest tick
     # of all higher blocks, so that blocks are sorted in parallel.
@@ -112,8 +110,6 @@ def first_fired(
 
     Where none does it is null, or the end of the recording.
     """
-    from pyspark.sql import functions as F
-
     waiting = rows.where(F.col(FIRED_UNTIL).isNull() | (F.col(END) > F.col(FIRED_UNTIL)))
     ends = waiting.select(*named_columns(recording_keys), END).distinct()
     found = matched(
@@ -143,8 +139,6 @@ def fired_at(
         ticks: the ticks that raise the watermark: `tick_us`, `watermark_us`, `before_us`.
         step_us, phase_us: ends lie at the multiples of the step, and so far behind them.
     """
-    from pyspark.sql import functions as F
-
     # A tick that reaches few ends becomes a row for each of them, to be joined by equality. One
     # that reaches many, such as the first tick, stays one row with a range of ends.
     last = f"watermark_us - pmod(watermark_us - {phase_us}, {step_us}) AS _to"
@@ -180,8 +174,6 @@ def check_state(state: DataFrame, columns: Sequence[str]) -> DataFrame:
     Raises:
         InputError: they are those of other windows.
     """
-    from pyspark.sql import functions as F
-
     carried = state.withColumn(CARRIED, F.lit(True))
     if set(carried.columns) != set(columns):
         raise InputError(
@@ -200,8 +192,6 @@ def reached(
     """Adds the last watermark of the piece to rows; beyond all data where the recording has ended
     (E45).
     """
-    from pyspark.sql import functions as F
-
     if ended_us is not None:
         return rows.withColumn(REACHED, bigint(2**63 - 1))
     last = F.broadcast(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rewindow.operators.event_time.lateness import TIMESTAMP
 from rewindow.operators.event_time_windows.settings import EventWindows, GlobalWindow
 from rewindow.spark.columns import bigint
+from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -21,8 +22,6 @@ of panes."""
 
 
 def pane_of(windows: EventWindows | GlobalWindow) -> Column:
-    from pyspark.sql import functions as F
-
     if isinstance(windows, GlobalWindow):
         return F.lit(windows.begin_us)
     return F.col(TIMESTAMP) - F.pmod(F.col(TIMESTAMP), F.lit(windows.pane_us))
@@ -30,8 +29,6 @@ def pane_of(windows: EventWindows | GlobalWindow) -> Column:
 
 def first_begin(windows: EventWindows | GlobalWindow) -> Column:
     """Returns where the first window that holds a pane begins (E27, E63)."""
-    from pyspark.sql import functions as F
-
     if isinstance(windows, GlobalWindow):
         return F.lit(windows.begin_us)
     if windows.length_us % windows.slide_us == 0:
@@ -41,8 +38,6 @@ def first_begin(windows: EventWindows | GlobalWindow) -> Column:
 
 
 def last_begin(windows: EventWindows | GlobalWindow) -> Column:
-    from pyspark.sql import functions as F
-
     if windows.pane_us == windows.slide_us:
         return F.col(PANE)
     return F.col(PANE) - F.pmod(F.col(PANE), F.lit(windows.slide_us))
@@ -50,24 +45,18 @@ def last_begin(windows: EventWindows | GlobalWindow) -> Column:
 
 def inside(windows: EventWindows | GlobalWindow, value: Column) -> Column:
     """Returns the value for a pane that lies in a window, else null."""
-    from pyspark.sql import functions as F
-
     if windows.slide_us <= windows.length_us:
         return value
     return F.when(first_begin(windows) <= last_begin(windows), value)
 
 
 def begins(windows: EventWindows | GlobalWindow) -> Column:
-    from pyspark.sql import functions as F
-
     step = bigint(windows.slide_us)
     return inside(windows, F.sequence(first_begin(windows), last_begin(windows), step))
 
 
 def each_begin(windows: EventWindows | GlobalWindow) -> Column:
     """Returns the begin of the window, or a row for each, of a pane that lies in one."""
-    from pyspark.sql import functions as F
-
     last = last_begin(windows)
     if windows.slide_us >= windows.length_us:
         return last

@@ -59,6 +59,7 @@ from rewindow.spark.columns import (
     or_true,
     union_all,
 )
+from rewindow.spark.functions import F, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -104,8 +105,6 @@ def changed_rows(
 
     Late tuples that show in a later piece come once, without a step.
     """
-    from pyspark.sql import functions as F
-
     rows = _rows(classified, sessions, aggregate, own, state)
     last = bigint(_NEVER if ended_us is None else ended_us)
     rows = rows.withColumns(
@@ -130,8 +129,6 @@ def changed_rows(
 
 
 def _end(last: str, sessions: SessionWindows) -> Column:
-    from pyspark.sql import functions as F
-
     return F.col(last) + sessions.behind_us
 
 
@@ -145,8 +142,6 @@ def _rows(
     """Returns a row per stream and session of the tuples on time, and others of the late ones that
     show at one tick.
     """
-    from pyspark.sql import functions as F
-
     at = F.col(TIMESTAMP)
     is_late = F.col(OUTCOME) == LATE
     columns = named_columns(own)
@@ -179,8 +174,6 @@ def _rows(
 
 
 def _merged(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str], *more: str) -> DataFrame:
-    from pyspark.sql import functions as F
-
     most = maxima((LAST_TS, PANES, IS_SHOWN, FIRED_UNTIL))
     totals = [F.min(FIRST_TS).alias(FIRST_TS), *most, F.sum(TUPLES).alias(TUPLES)]
     merged = aliased(aggregate.merged)
@@ -196,9 +189,6 @@ def _with_forms(
     """Adds at which steps a row is there, and the form of its session then: from when until when,
     whether it shows.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     # Every step recomputes the sessions of a group from the rows that have arrived by then. A row
     # is therefore copied into each step from its own on. Groups without late tuples have one step,
     # so that only the few rows that late tuples touch are copied.
@@ -251,8 +241,6 @@ def fired_changed(
     """Returns what shows, a row per firing, and a retraction of each form that had shown and is
     changed (E61, E69).
     """
-    from pyspark.sql import functions as F
-
     # A form has two events at most: it fires, and a later step takes it back. Both rows are made
     # from one aggregate, by an array of structs of which those without a time are dropped.
     columns = named_columns(own)
@@ -296,8 +284,6 @@ def left_changed(
     """Returns the sessions that have not fired or may still be changed, and the late tuples that
     wait (E41).
     """
-    from pyspark.sql import functions as F
-
     rows = _ever_shown(reached(rows, ticks, recording_keys, ended_us=None), own)
     rows = rows.withColumn(FIRED_UNTIL, F.coalesce(REACHED, FIRED_UNTIL))
     waits = F.col(_STEP).isNull()
@@ -321,8 +307,6 @@ def waiting_changed(rows: DataFrame, own: Sequence[str]) -> DataFrame:
     `FIRED` says when the first session showed that they are in; null where it was in a piece
     before, or is not yet.
     """
-    from pyspark.sql import functions as F
-
     materialize = _ever_shown(rows.where(F.col(_STEP).isNotNull()), own).where(F.col(_STEP) == _AGO)
     end_us = F.when(F.col(_EVER), _AGO).otherwise(_NEVER)
     return materialize.withColumns({END: end_us, FIRED: F.col(_FIRST), FIRED_UNTIL: bigint(None)})
@@ -332,9 +316,6 @@ def _ever_shown(rows: DataFrame, own: Sequence[str]) -> DataFrame:
     """Adds whether the tuples on time of a row have shown at one of the steps, and when first in
     this piece.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     columns = named_columns((*own, _GROUP, STREAM, CARRIED, FIRST_TS, DUE))
     every_step = Window.partitionBy(*columns)
     ever = or_false(F.max(_SHOWS).over(every_step))

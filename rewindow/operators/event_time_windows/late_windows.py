@@ -17,6 +17,7 @@ from rewindow.operators.event_time_windows.grid import (
 from rewindow.operators.event_time_windows.settings import AnyWindows, EventWindows, SessionWindows
 from rewindow.sequences import map_values
 from rewindow.spark.columns import bigint
+from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,8 +31,6 @@ def late_tuples(classified: Lateness, windows: AnyWindows) -> dict[str, DataFram
     """Returns by stream the late tuples, with the stretch of the windows that they came too late
     for (E5).
     """
-    from pyspark.sql import functions as F
-
     if not isinstance(windows, EventWindows):
         begin = end = bigint(None)
         if isinstance(windows, SessionWindows):
@@ -53,8 +52,6 @@ def with_between(frame: DataFrame, windows: AnyWindows) -> DataFrame:
     """Returns classified tuples whose outcome also says which of those on time lie between two
     windows.
     """
-    from pyspark.sql import functions as F
-
     if not isinstance(windows, EventWindows) or windows.slide_us <= windows.length_us:
         return frame
     outside = (F.col(OUTCOME) == ON_TIME) & (first_begin(windows) > last_begin(windows))
@@ -64,8 +61,6 @@ def with_between(frame: DataFrame, windows: AnyWindows) -> DataFrame:
 
 def tuples_between(classified: Lateness, windows: AnyWindows) -> dict[str, DataFrame]:
     """Returns by stream the tuples on time that lie between two windows (E20)."""
-    from pyspark.sql import functions as F
-
     if not isinstance(windows, EventWindows):
         return map_values(lambda frame: frame.where(F.lit(False)), classified.tuples)
     outside = first_begin(windows) > last_begin(windows)

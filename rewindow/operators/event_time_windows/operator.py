@@ -33,6 +33,7 @@ from rewindow.operators.event_time_windows.windows import STATE, Windows, event_
 from rewindow.operators.setting_errors import seconds
 from rewindow.sequences import excluding, map_values, matching_names
 from rewindow.spark.columns import union_all
+from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -188,8 +189,6 @@ class AggregateWindows(EventTimeOperator):
         context: OperatorContext,
     ) -> DataFrame:
         """Returns the watermark's state and what waits after the group."""
-        from pyspark.sql import functions as F
-
         classified, windows = self._fire(inputs, state, context)
         assert classified.state is not None, "the end of the group is given"
         # Where the recording has ended nothing waits any more (E35, E45).
@@ -206,8 +205,6 @@ class AggregateWindows(EventTimeOperator):
         state: DataFrame | None,
         context: OperatorContext,
     ) -> tuple[Lateness, Windows]:
-        from pyspark.sql import functions as F
-
         assert state is not None, "windows are stateful"
         before = state.where(F.col(PART) == _CLOCK).select(*clock.STATE)
         waiting = state.where(F.col(PART) == _WAITING).drop(

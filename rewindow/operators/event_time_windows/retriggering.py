@@ -56,6 +56,7 @@ from rewindow.spark.columns import (
     or_true,
     union_all,
 )
+from rewindow.spark.functions import F, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
@@ -97,8 +98,6 @@ def pane_rows(
     """Returns what is in windows, a row per stream, key, window and due: the columns of `STATE`,
     parts, `END`.
     """
-    from pyspark.sql import functions as F
-
     aggregate.check_merges()
     # Triggers by count need the tuples one by one, because the number of a tuple decides when it is
     # shown. They are applied before rows with the same instant are merged.
@@ -122,8 +121,6 @@ def pane_rows(
 
 
 def _merged(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str], *more: str) -> DataFrame:
-    from pyspark.sql import functions as F
-
     merged = aliased(aggregate.merged)
     by = [*own, STREAM, BEGIN, IS_LATE, _DUE, _PANES, FIRED_UNTIL, *more]
     counts = [F.sum(TUPLES).alias(TUPLES), F.sum(_MANY).alias(_MANY)]
@@ -141,8 +138,6 @@ def _tuples(
     """Returns the tuples of a stream that enter windows, on time and late ones that are allowed
     (E49).
     """
-    from pyspark.sql import functions as F
-
     allowed = (F.col(OUTCOME) == LATE) & (F.col(TIMESTAMP) >= F.col(WATERMARK) - windows.allowed_us)
     on_time = F.col(OUTCOME) == ON_TIME
     arrived = arrived_us(frame, name, clock.settings.arrived_at)
@@ -178,8 +173,6 @@ def tick_after(clock: ArrivalClock, arrived_us: Column) -> Column:
 
 def _early_after(clock: ArrivalClock, windows: Repeating) -> Column:
     """Returns the first early instant that sees a tuple, null without early triggers (E56)."""
-    from pyspark.sql import functions as F
-
     return (
         bigint(None)
         if windows.early is None
@@ -191,8 +184,6 @@ def _late_after(clock: ArrivalClock, windows: Repeating) -> Column:
     """Returns the first late instant that sees a tuple, which is a tick without late triggers (E56,
     E58).
     """
-    from pyspark.sql import functions as F
-
     if windows.late is None and windows.late_tuples is not None:
         return bigint(None)
     return tick_after(
@@ -218,9 +209,6 @@ def _numbered(
 
     Late tuples of a window come after all others of it, as the watermark only rises.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     window = Window.partitionBy(*named_columns(own), BEGIN)
     order = window.orderBy(_ARRIVED, STREAM, *aggregate.parts).rowsBetween(
         Window.unboundedPreceding,
@@ -239,9 +227,6 @@ def _early_by_count(rows: DataFrame, every: int, own: Sequence[str]) -> DataFram
     What of the pieces before has not been shown belongs to the last multiple, which was not
     reached.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     rows = rows.withColumn(_MULTIPLE, floor_div(F.col(_NUMBER) + every - 1, every))
     of_multiple = Window.partitionBy(
         *named_columns(own),
@@ -268,9 +253,6 @@ def _late_by_count(
     none. What of the pieces before waits for an instant shows there together with what comes until
     then.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     is_carried = F.col(CARRIED)
     emit_at = F.col(_DUE)
     tick = tick_after(clock, F.col(_ARRIVED))
@@ -308,8 +290,6 @@ def emit_at_rows(
 
     A late row shows at last at the tick that removes its window (E53, E58).
     """
-    from pyspark.sql import functions as F
-
     rows = rows.withColumn(
         _LIMIT,
         F.col(END) + F.when(F.col(IS_LATE), windows.allowed_us).otherwise(0),
@@ -358,8 +338,6 @@ def _closing(
     """Returns an empty row for each window that fires on time, which it does with nothing new
     too.
     """
-    from pyspark.sql import functions as F
-
     columns = [
         *named_columns(own),
         F.col(STREAM),
@@ -389,8 +367,6 @@ def fired_rows(
     """Returns what windows show, a row per firing, and a retraction of what was shown before (E59
     to E61, E65, E66).
     """
-    from pyspark.sql import functions as F
-
     columns = named_columns(own)
     firings = _firings(rows, windows, aggregate, own=own).where(_UPDATES)
     firings = firings.select(
@@ -421,9 +397,6 @@ def _firings(
     """Returns a row per firing, and one of what had shown before: running values, pane, whether it
     shows (E62).
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     # One aggregate for each firing, and a running merge over the firings of a window. The panes of
     # earlier pieces are one more row before all others, so that the running values include them.
     columns = named_columns(own)
@@ -461,8 +434,6 @@ def _with_values(
     """Adds what a firing shows, of the running parts with this ending, as a struct of their
     name.
     """
-    from pyspark.sql import functions as F
-
     values = {}
     for part in aggregate.functions:
         values[part] = F.col(f"{part}{ending}")
@@ -478,8 +449,6 @@ def _running(
     now: WindowSpec,
     before: WindowSpec,
 ) -> list[Column]:
-    from pyspark.sql import functions as F
-
     if windows.accumulation == "discarding":
         return []
     values = []
@@ -494,7 +463,6 @@ def _structs(aggregate: AggregateSpec, windows: Repeating) -> list[Column]:
     """Returns the rows of a firing; a retraction of the pane before, which is below 0 where there
     is none.
     """
-    from pyspark.sql import functions as F
 
     def shown(kind: Column, pane: Column, end: str) -> Column:
         values = [pane.alias("pane"), kind.alias("kind")]
@@ -521,9 +489,6 @@ def left_rows(
     """Returns what the next piece needs: what has not been shown, and windows that may show again
     (E41).
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     # Rows that were shown are kept as one row with the number of panes so far: a later firing has
     # to number its pane and to retract the last one. Windows that cannot fire again are dropped.
     of_window = Window.partitionBy(*named_columns(own), BEGIN)

@@ -32,6 +32,7 @@ from rewindow.operators.event_time_windows.firing import (
 )
 from rewindow.operators.event_time_windows.settings import SessionWindows
 from rewindow.spark.columns import aliased, bigint, named_columns, or_true, union_all
+from rewindow.spark.functions import F, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -58,9 +59,6 @@ def session_rows(
     """Returns rows of tuples close to each other with the session that they are in: `BEGIN`, `END`,
     `LAST_TS`.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     rows = _buckets(_tuples(classified, sessions, aggregate, own), aggregate, own)
     if state is not None:
         rows = rows.unionByName(check_state(state, rows.columns))
@@ -76,8 +74,6 @@ def bucket_of(at: Column, sessions: SessionWindows) -> Column:
     """Returns the multiple of the gap that a timestamp lies in: tuples of a key in one are always
     in one session.
     """
-    from pyspark.sql import functions as F
-
     return at - F.pmod(at, F.lit(sessions.gap_us))
 
 
@@ -90,9 +86,6 @@ def numbered(
     """Adds the number of the session that a row is in, among those of the columns `by` (E67,
     E68).
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     order = Window.partitionBy(*named_columns(by)).orderBy(
         FIRST_TS,
         LAST_TS,
@@ -116,8 +109,6 @@ def _tuples(
     aggregate: AggregateSpec,
     own: Sequence[str],
 ) -> DataFrame:
-    from pyspark.sql import functions as F
-
     at = F.col(TIMESTAMP)
     of_streams = []
     for name, frame in classified.tuples.items():
@@ -147,8 +138,6 @@ def _buckets(
 
 
 def _totals(aggregate: AggregateSpec) -> list[Column]:
-    from pyspark.sql import functions as F
-
     merged = aliased(aggregate.merged)
     bounds = [F.min(FIRST_TS).alias(FIRST_TS), F.max(LAST_TS).alias(LAST_TS)]
     return [*bounds, F.sum(TUPLES).alias(TUPLES), *merged]
@@ -166,8 +155,6 @@ def fired_sessions(
     """Returns the sessions that fire: at the first tick whose watermark is not below their end
     (E28, E67).
     """
-    from pyspark.sql import functions as F
-
     columns = named_columns(own)
     results = aliased(aggregate.results)
     found = rows.groupBy(*columns, BEGIN, END).agg(*results)
@@ -209,8 +196,6 @@ def left_sessions(
     recording_keys: Sequence[str],
 ) -> DataFrame:
     """Returns the sessions that have not fired (E41)."""
-    from pyspark.sql import functions as F
-
     waiting = reached(rows, ticks, recording_keys, ended_us=None).where(
         F.col(REACHED).isNull() | (F.col(END) > F.col(REACHED))
     )

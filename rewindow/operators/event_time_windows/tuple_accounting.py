@@ -29,6 +29,7 @@ from rewindow.operators.event_time_windows.late_windows import BETWEEN, with_bet
 from rewindow.operators.event_time_windows.settings import AnyWindows
 from rewindow.sequences import excluding
 from rewindow.spark.columns import named_columns, union_all
+from rewindow.spark.functions import F, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -67,9 +68,6 @@ def tuple_accounting(
         window_of: returns the streaming window of a column of instants on the arrival clock.
         by: columns of apart and keys.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     columns = [STREAM, WINDOW_ID, *map(quoted_column, by)]
     fires_in = F.when(F.col(FIRED).isNotNull(), window_of(FIRED)).alias(WINDOW_ID)
     # Arrivals and firings are counted by their own window, and both counts meet in one row for each
@@ -98,8 +96,6 @@ def _n(outcome: str) -> str:
 
 def _came(classified: Lateness, windows: AnyWindows, by: Sequence[str]) -> DataFrame:
     """Returns how many tuples came in each window, and how many of them with each outcome."""
-    from pyspark.sql import functions as F
-
     totals = []
     for outcome in (ON_TIME, *_LEFT):
         totals.append(F.expr(f"count_if({OUTCOME} = '{outcome}') AS {_n(outcome)}"))

@@ -73,6 +73,7 @@ from rewindow.operators.event_time_windows.settings import (
 from rewindow.operators.event_time_windows.tuple_accounting import tuple_accounting
 from rewindow.sequences import excluding, matching_names, repeated_names
 from rewindow.spark.columns import aliased, bigint, named_columns, or_false, union_all
+from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -151,8 +152,6 @@ class Windows:
         window that has fired), `late`, `null_ts`, `far_future`, `between_windows` and
         `pending_after`. Columns: `stream STRING`, those of `by`, `outcome STRING`, `tuples BIGINT`.
         """
-        from pyspark.sql import functions as F
-
         # The balance is exact by construction: every tuple is counted once as pending or input and
         # once as an outcome. Rows of tuples between two windows have a null as `END`.
         classified = self._classified.counts(*by).drop("late_by_us_max")
@@ -222,8 +221,6 @@ def event_windows(
         InputError: a column is missing, an aggregate cannot be read, a name is taken, a state is of
             other windows.
     """
-    from pyspark.sql import functions as F
-
     own = [*recording_keys, *keys]
     _check(classified, aggregates, own)
     aggregate = aggregate_spec(next(iter(classified.tuples.values())), aggregates)
@@ -575,8 +572,6 @@ def _tuples(
     own: Sequence[str],
 ) -> DataFrame:
     """Returns the tuples on time as rows of one tuple, with what each adds to the aggregates."""
-    from pyspark.sql import functions as F
-
     of_streams = []
     for name, frame in classified.tuples.items():
         on_time = frame.where(F.col(OUTCOME) == ON_TIME)
@@ -594,8 +589,6 @@ def _tuples(
 
 def _panes(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
     """Returns a row per stream, key and pane where aggregates merge, else the rows as they are."""
-    from pyspark.sql import functions as F
-
     if not aggregate.merges:
         return rows
     merged = aliased(aggregate.merged)
@@ -615,8 +608,6 @@ def _ends(
     """Returns the ends of windows that may fire; those of late tuples too, as knowing them would
     cost a join.
     """
-    from pyspark.sql import functions as F
-
     own = named_columns(recording_keys)
     panes = []
     for frame in classified.tuples.values():
@@ -632,8 +623,6 @@ def _ends_of(
     windows: EventWindows,
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    from pyspark.sql import functions as F
-
     own = named_columns(recording_keys)
     every = panes.select(*own, PANE).distinct()
     ends = every.select(*own, F.explode(begins(windows)).alias(END)).withColumn(
@@ -650,8 +639,6 @@ def _found(
     own: Sequence[str],
 ) -> DataFrame:
     """Returns the windows that have not fired before, with their aggregates: `BEGIN`, `END`."""
-    from pyspark.sql import functions as F
-
     columns = named_columns(own)
     parts = list(map(F.col, aggregate.parts))
     spread = rows.select(
@@ -673,8 +660,6 @@ def _fired(
     ended_us: int | None,
 ) -> DataFrame:
     """Returns the windows that a tick fires, or the end of the recording (E45)."""
-    from pyspark.sql import functions as F
-
     columns = named_columns(own)
     if ended_us is None:
         found = found.where(F.col(FIRED).isNotNull())
@@ -695,8 +680,6 @@ def _fired(
 
 def _left(panes: DataFrame, windows: EventWindows) -> DataFrame:
     """Returns the panes with a window that has not fired (E41)."""
-    from pyspark.sql import functions as F
-
     until = F.coalesce(REACHED, FIRED_UNTIL)
     panes = panes.withColumn(FIRED_UNTIL, until).drop(REACHED)
     last_end = last_begin(windows) + windows.length_us

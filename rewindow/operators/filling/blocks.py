@@ -17,6 +17,7 @@ from rewindow.names import quoted_column
 from rewindow.operators.columns import floor_div
 from rewindow.operators.filling.settings import FillRules
 from rewindow.operators.filling.values import POINT
+from rewindow.spark.functions import F, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
@@ -48,8 +49,6 @@ def with_blocks(rows: DataFrame, settings: FillRules, *, cost: int = 1) -> DataF
         cost: about how many times as much the cores have to do in blocks; so many times as few must
             the keys be.
     """
-    from pyspark.sql import functions as F
-
     keys = len(settings.expected_keys) if settings.keys else 1
     if not 0 < keys * cost < rows.sparkSession.sparkContext.defaultParallelism:
         return rows
@@ -64,15 +63,11 @@ def with_blocks(rows: DataFrame, settings: FillRules, *, cost: int = 1) -> DataF
 
 def in_order(by: list[str], order: list[str]) -> WindowSpec:
     """Returns the order of rows that are equal in the columns `by`."""
-    from pyspark.sql import Window
-
     return Window.partitionBy(*map(quoted_column, by)).orderBy(*order)
 
 
 def next_known(sql: str, by: list[str], order: list[str]) -> Column:
     """Returns the value of an expression in the next row behind in which it is not null."""
-    from pyspark.sql import functions as F
-
     apart = ", ".join(map(quoted_column, by)) or "1"
     return F.expr(
         f"lead({sql}) ignore nulls over (partition by {apart} order by {', '.join(order)})"
@@ -98,8 +93,6 @@ def in_blocks(
         order: columns by which rows are in order; blocks follow each other in it.
         is_far: whether rows inside of a block may need more than what lies in it.
     """
-    from pyspark.sql import functions as F
-
     if BLOCK not in rows.columns:
         return step(rows, by, order).where(wanted)
     own = in_order([*by, BLOCK], order)

@@ -47,6 +47,7 @@ from rewindow.operators.filling.values import (
 from rewindow.operators.schedule.expected_keys import never_there
 from rewindow.sequences import excluding
 from rewindow.spark.columns import aliased, bigint, named_columns, null_of
+from rewindow.spark.functions import F, Window
 from rewindow.windows import Grid, WindowRange
 
 if TYPE_CHECKING:
@@ -76,8 +77,6 @@ def carried_rows(
         first: first window of the group.
         closing: window in which the grid ends: later rows close nothing.
     """
-    from pyspark.sql import functions as F
-
     keys = named_columns(settings.keys)
     rows = placed.select(
         WINDOW,
@@ -105,9 +104,6 @@ def _moving(
     """Returns rows and those of the state, and which of them are later than all that count in
     earlier windows.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     # A row counts in its window only if it is later than everything in earlier windows, the state
     # included. The comparison is with whole windows, so that the order within one does not matter.
     keys = named_columns(settings.keys)
@@ -147,8 +143,6 @@ def carried_nulls(
         windows: those of the group.
         closing: window in which the grid ends.
     """
-    from pyspark.sql import functions as F
-
     moving = with_usable(
         _moving(marked, state, settings, first=windows.first, closing=closing), settings
     )
@@ -183,9 +177,6 @@ def carried_gaps(
         grid: of the windows.
         closing: window in which the grid ends.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     # Rows that move a key forward are in the order of both arrival and event time. So the row
     # before each of them is one side of a gap, whatever window it came in, and a lag finds it.
     keys = named_columns(settings.keys)
@@ -245,8 +236,6 @@ def _still_open(
     """Returns the gaps that the end of the grid closes: behind each key's last row, and those of
     keys without one.
     """
-    from pyspark.sql import functions as F
-
     assert settings.to_time is not None, "the grid has an end"
     keys = named_columns(settings.keys)
     nothing = null_of(rows.schema[ROW].dataType)
@@ -296,9 +285,6 @@ def state_of(rows: DataFrame, settings: FillRules) -> DataFrame:
     For seasonal values it is also the first row of each point within the longest period of the last
     one.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     keys = named_columns(settings.keys)
     order = Window.partitionBy(*keys).orderBy(WINDOW, TS, row_hash(rows))
     rows = rows.withColumns(
@@ -324,8 +310,6 @@ def state_of(rows: DataFrame, settings: FillRules) -> DataFrame:
 
 def _row(rows: DataFrame) -> Column:
     """Returns what rows of the state are a source of, as rows have it."""
-    from pyspark.sql import functions as F
-
     kind = rows.schema[ROW].dataType
     names = kind.names  # type: ignore[attr-defined]
     return F.struct(*named_columns(names)).cast(kind).alias(ROW)

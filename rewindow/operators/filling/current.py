@@ -28,6 +28,7 @@ from rewindow.operators.filling.values import (
 )
 from rewindow.sequences import excluding
 from rewindow.spark.columns import named_columns, or_false, union_all
+from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,8 +56,6 @@ def current_filled(filled: DataFrame, settings: FillRules) -> DataFrame:
     Raises:
         InputError: a column is missing.
     """
-    from pyspark.sql import functions as F
-
     wanted = (IS_MADE, ROWS, settings.event_at, *settings.keys)
     if missing := excluding(wanted, filled.columns):
         hint = f"Pass rows of fill_gaps or FillGaps. These have {', '.join(filled.columns)}."
@@ -78,8 +77,6 @@ def _stretches(made: DataFrame, recorded: DataFrame, settings: FillRules) -> Dat
     """Returns for made rows that stand for many a row for each stretch of points that have no
     recorded one.
     """
-    from pyspark.sql import functions as F
-
     # The points that recorded rows take away cut a made row into stretches. With the points before
     # and after the gap they are paired in order: between each pair one stretch is left, or none.
     begin = F.col(f"made.{POINT}")

@@ -71,6 +71,7 @@ from rewindow.spark.columns import (
     or_false,
     renamed_columns,
 )
+from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -112,8 +113,6 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
     Raises:
         InputError: a column is not there or has a type that its method cannot fill.
     """
-    from pyspark.sql import functions as F
-
     if IS_MADE in frame.columns:
         filled = [name for name in frame.columns if name.startswith(FILLED_PREFIX)]
         frame = frame.where(~or_false(F.col(IS_MADE))).drop(
@@ -145,8 +144,6 @@ def _with_filled_nulls(
     They pass whole, in one reading: of a frame that is another each time it is read, none is lost
     or twice (G40).
     """
-    from pyspark.sql import functions as F
-
     marked = with_usable(with_places(frame, settings), settings)
     marked = with_blocks(
         marked.withColumn(HASH, row_hash(marked)),
@@ -244,8 +241,6 @@ def _beside_gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
     Both are null at the last one. Columns that choose their sources have their sides. What rows are
     a source of is sorted column by column: as a struct it would be twice as much.
     """
-    from pyspark.sql import functions as F
-
     # The values of a row are split into columns, and a lead reads each from the following row. A
     # struct of them would double the width of the rows that are sorted.
     types = column_types(rows.schema[ROW].dataType)  # type: ignore[arg-type]
@@ -293,8 +288,6 @@ def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
     """Returns a row per gap (G8): keys, first point, the point behind it, if it is open, and the
     rows around it.
     """
-    from pyspark.sql import functions as F
-
     # Each row has at most two gaps: the one after it, and, if it is the first of its key, the one
     # between the begin of the range and it. Both come from one row, as an array of structs, so that
     # the rows are not read again for the gaps at the begin.

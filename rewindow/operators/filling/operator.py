@@ -45,6 +45,7 @@ from rewindow.operators.filling.values import (
 from rewindow.operators.setting_errors import refusal, seconds
 from rewindow.sequences import names_of, not_named
 from rewindow.spark.columns import named_columns, null_of
+from rewindow.spark.functions import F
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -182,8 +183,6 @@ class FillGaps(FrameOperator):
         """Returns all tuples and the rows of the gaps that close, and the tuples that close
         none.
         """
-        from pyspark.sql import functions as F
-
         settings = self.rules()
         frame = self._frame(inputs["stream"])
         closing = closing_window(settings, context.grid)
@@ -245,8 +244,6 @@ class FillGaps(FrameOperator):
         outputs: Mapping[str, DataFrame],
     ) -> DataFrame:
         """Returns the state with what was emitted of skipped windows: a gap goes on behind it."""
-        from pyspark.sql import functions as F
-
         if "out" not in outputs:
             return state
         kept = self._frame(outputs["out"].where(~F.col("_rw_is_made")))
@@ -272,8 +269,6 @@ class FillGaps(FrameOperator):
 
     def _marked(self, frame: DataFrame) -> DataFrame:
         """Returns all tuples in their places, those counted that are believed."""
-        from pyspark.sql import functions as F
-
         placed = with_places(frame, self.rules(), names_of(self._carried()))
         placed = placed.withColumn(AT, to_us(frame, self.arrived_at))
         return placed.withColumn(COUNTS, F.col(COUNTS) & self._unbelieved().isNull())
@@ -282,8 +277,6 @@ class FillGaps(FrameOperator):
         """Returns why the timestamp `TS` of a tuple that arrived at `AT` is not believed, null
         where it is.
         """
-        from pyspark.sql import functions as F
-
         if self.max_ahead is None:
             return null_of("string")
         limit_us = int(seconds(self.max_ahead) * 1_000_000)
@@ -296,8 +289,6 @@ class FillGaps(FrameOperator):
         """Returns the tuples that are no source, or have a value that is none, each with reason and
         detail.
         """
-        from pyspark.sql import functions as F
-
         rules = self.rules()
         unbelieved = self._unbelieved()
         timed = frame.withColumns({TS: timestamp(frame, rules), AT: to_us(frame, self.arrived_at)})
@@ -319,8 +310,6 @@ class FillGaps(FrameOperator):
 
     def _detail(self) -> Column:
         """Returns which values are beyond their bounds."""
-        from pyspark.sql import functions as F
-
         return F.concat(
             F.lit("beyond min_value or max_value: "),
             F.array_join(outliers(self.rules()), ", "),

@@ -27,6 +27,7 @@ from rewindow.operators.filling.values import (
     previous_side,
 )
 from rewindow.spark.columns import bigint, column_types, null_of
+from rewindow.spark.functions import F, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -39,8 +40,6 @@ def usable(name: str) -> str:
 
 def with_usable(rows: DataFrame, settings: FillRules) -> DataFrame:
     """Adds what each row is a source of, for each column that chooses its sources."""
-    from pyspark.sql import functions as F
-
     for name, fill in settings.source_columns.items():
         value = F.col(ROW).getField(name)
         side = F.struct(
@@ -54,8 +53,6 @@ def with_usable(rows: DataFrame, settings: FillRules) -> DataFrame:
 
 def nothing(rows: DataFrame, name: str, point: Column) -> Column:
     """Returns the side of a column where no row has a usable value: it ends at a point."""
-    from pyspark.sql import functions as F
-
     kind = rows.schema[usable(name)].dataType[name].dataType  # type: ignore[index]
     null_ts = bigint(None).alias(TS)
     null = null_of(kind).alias(name)
@@ -77,9 +74,6 @@ def with_sides(
         by: columns of which each combination is looked at by itself.
         order: columns by which rows are in order.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     so_far = in_order(by, order).rowsBetween(Window.unboundedPreceding, 0)
     found = {}
     for name in settings.source_columns:
@@ -105,8 +99,6 @@ def bounded_sides(
     """Returns both sides of what lies behind rows, such as gaps; of what lies ahead of them where
     asked for.
     """
-    from pyspark.sql import functions as F
-
     empty = no_sides(
         rows,
         settings,
@@ -155,8 +147,6 @@ def filled_nulls(
         settings: the methods.
         is_counted: whether a row is one that can be filled.
     """
-    from pyspark.sql import functions as F
-
     # A method and its sources are recorded for each column that is filled. Entries of columns that
     # are not null are null and are dropped, and a map without entries becomes null.
     types = column_types(frame.schema)

@@ -17,6 +17,7 @@ from rewindow.operators.columns import floor_div, instant_us
 from rewindow.operators.filling.settings import ColumnFill, FillRules
 from rewindow.sequences import numbered_names
 from rewindow.spark.columns import bigint, column_types, named_columns, null_of, or_false
+from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -91,8 +92,6 @@ def with_places(
     names: list[str] | None = None,
 ) -> DataFrame:
     """Returns all rows with what `place_rows` adds, and whether they count."""
-    from pyspark.sql import functions as F
-
     placed = frame.withColumn(TS, timestamp(frame, settings))
     placed = placed.withColumn(POINT, settings.grid.point(F.col(TS)))
     counts = F.col(POINT).between(settings.first_point, settings.end_point - 1)
@@ -110,8 +109,6 @@ def with_places(
 
 def timestamp(frame: DataFrame, settings: FillRules) -> Column:
     """Returns the event timestamp in microseconds."""
-    from pyspark.sql import functions as F
-
     kind = frame.schema[settings.event_at].dataType
     column = F.col(quoted_column(settings.event_at))
     return instant_us(column, kind, UNIT_US[settings.unit])
@@ -119,8 +116,6 @@ def timestamp(frame: DataFrame, settings: FillRules) -> Column:
 
 def event_value(frame: DataFrame, settings: FillRules) -> Column:
     """Returns `TS` as it stands in the column of the timestamp, not yet cast to its type."""
-    from pyspark.sql import functions as F
-
     is_time = dict(frame.dtypes)[settings.event_at].startswith("timestamp")
     return F.timestamp_micros(TS) if is_time else _div(F.col(TS), settings.unit)
 
@@ -137,8 +132,6 @@ def row_hash(rows: DataFrame) -> Column:
     """Returns what tells rows of one instant apart, by what they are a source of: a hash of all but
     maps.
     """
-    from pyspark.sql import functions as F
-
     columns = []
     for name, kind in rows.select(f"{ROW}.*").dtypes:
         if "map<" not in kind:
@@ -150,8 +143,6 @@ def in_range(gaps: DataFrame, settings: FillRules) -> DataFrame:
     """Returns the gaps, from `START` on, that reach into the range, with their first point
     there.
     """
-    from pyspark.sql import functions as F
-
     inside = F.greatest(START, F.lit(settings.first_point)).cast("bigint")
     return gaps.withColumn(FROM, inside).where(F.col(FROM) < F.col(UNTIL))
 
@@ -172,8 +163,6 @@ def make_rows(
         settings: the methods.
         given: columns of the frame that get their value from those of the gaps, `POINT` and `TS`.
     """
-    from pyspark.sql import functions as F
-
     # The rows of a gap are made from the gap alone, by a sequence of its points. A gap that is too
     # long becomes one row, which stands for all of them.
     count = F.col(UNTIL) - F.col(FROM)
@@ -189,8 +178,6 @@ def make_rows(
 
 def with_provenance(frame: DataFrame) -> DataFrame:
     """Returns recorded rows with what made ones say of themselves; methods that they have stay."""
-    from pyspark.sql import functions as F
-
     return frame.withColumns(
         {
             IS_MADE: F.lit(False),
@@ -224,8 +211,6 @@ def filled_column(name: str) -> str:
 
 def is_outlier(value: Column, fill: ColumnFill) -> Column:
     """Returns whether a value is beyond the bounds of its column; null is within them."""
-    from pyspark.sql import functions as F
-
     beyond = F.isnan(value.cast("double"))
     if fill.min_value is not None:
         beyond = beyond | (value < fill.min_value)
@@ -236,8 +221,6 @@ def is_outlier(value: Column, fill: ColumnFill) -> Column:
 
 def is_within_bounds(value: Column, fill: ColumnFill) -> Column:
     """Returns whether a value may be a source (G27)."""
-    from pyspark.sql import functions as F
-
     is_there = value.isNotNull() if fill.treat_null_as_missing else F.lit(True)
     return is_there & ~is_outlier(value, fill) if fill.is_guarded else is_there
 
@@ -246,8 +229,6 @@ def outliers(settings: FillRules) -> Column:
     """Returns the names of the columns whose values in a row are beyond their bounds, null where
     there are none.
     """
-    from pyspark.sql import functions as F
-
     names = []
     for name, fill in settings.bounded_columns.items():
         names.append(F.when(is_outlier(F.col(quoted_column(name)), fill), F.lit(name)))
@@ -269,8 +250,6 @@ def with_season(
 
     Of several rows of that instant it is always the same one, told by what it holds.
     """
-    from pyspark.sql import functions as F
-
     keys = named_columns(settings.keys)
     first = F.min_by(ROW, F.struct(TS, row_hash(rows)))
     rows = rows.groupBy(*keys, POINT).agg(first.alias(_season(period_us)))
@@ -290,8 +269,6 @@ def _filled_rows(
     settings: FillRules,
     given: Mapping[str, Column],
 ) -> DataFrame:
-    from pyspark.sql import functions as F
-
     types = column_types(frame.schema)
     values: dict[str, Column] = {**given, settings.event_at: event_value(frame, settings)}
     key_columns = named_columns(settings.keys)
@@ -333,8 +310,6 @@ def looking_back(made: DataFrame, settings: FillRules, *rows: str) -> DataFrame:
     Their sources are the rows of the periods, the sides of the columns that choose, and the columns
     `rows`.
     """
-    from pyspark.sql import functions as F
-
     if (look_back_us := settings.look_back_us) is None:
         return made
     values = {}
@@ -358,8 +333,6 @@ def _div(value: Column, unit: str) -> Column:
 
 
 def _of(side: str, name: str) -> Column:
-    from pyspark.sql import functions as F
-
     return F.col(quoted_column(side)).getField(name)
 
 
@@ -387,8 +360,6 @@ def filled_value(
     """Returns value, method and sources of a column, which is of a type; `max_gap` is asked first
     (G31).
     """
-    from pyspark.sql import functions as F
-
     fill = settings.columns[name]
     value, word, near, rows = _choice(name, fill, fill.method, settings=settings, kind=kind)
     if fill.max_carry is not None:
@@ -416,8 +387,6 @@ def _choice(
     settings: FillRules,
     kind: DataType,
 ) -> _Choice:
-    from pyspark.sql import functions as F
-
     carry_us = None if fill.max_carry is None else int(fill.max_carry * 1_000_000)
     before_at = PREVIOUS
     behind_at = NEXT
@@ -495,7 +464,6 @@ def _line(
         span: microseconds from the start to the end, above zero.
         kind: type of the values.
     """
-    from pyspark.sql import functions as F
     from pyspark.sql.types import DecimalType, IntegralType
 
     if isinstance(kind, IntegralType):
@@ -522,8 +490,6 @@ def _line(
 
 def _whole_line(before: Column, behind: Column, since: Column, span: Column) -> Column:
     """Returns the BIGINT on the line between two whole numbers."""
-    from pyspark.sql import functions as F
-
     # A product of a BIGINT and a time within `FARTHEST_US` has 38 digits at most, as their weighted
     # sum does. `div` and `%` cut towards zero.
     whole = "decimal(19,0)"
@@ -556,8 +522,6 @@ def _decimal_line(precision: int, scale: int) -> Callable[..., Decimal | None]:
 
 def _one(ts: Column) -> Column:
     """Returns a row's timestamp as that of the only source."""
-    from pyspark.sql import functions as F
-
     return F.when(ts.isNotNull(), F.array(ts))
 
 
@@ -567,8 +531,6 @@ def _seasonal(
     settings: FillRules,
     kind: DataType,
 ) -> _Choice:
-    from pyspark.sql import functions as F
-
     # Built from the inside out: the fallback first, then each period around it, the first period
     # last. So the first period with a row decides.
     value, word, near, rows = _choice(

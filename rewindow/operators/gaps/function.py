@@ -21,6 +21,7 @@ from rewindow.operators.gaps.sql import LULL, ROWS, RUN, GapSql
 from rewindow.operators.schedule.expected_keys import expected_rows
 from rewindow.sequences import excluding
 from rewindow.spark.columns import bigint, null_of, renamed_columns
+from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -186,8 +187,6 @@ def _check(frame: DataFrame, settings: GapSettings) -> None:
 
 def _rows(frame: DataFrame, settings: GapSettings) -> DataFrame:
     """Returns the rows with the names that the queries know."""
-    from pyspark.sql import functions as F
-
     sql = GapSql(settings, "div")
     null = bigint(None)
     taken = renamed_columns(dict(zip(settings.keys, sql.keys, strict=True)))
@@ -208,8 +207,6 @@ def _rows(frame: DataFrame, settings: GapSettings) -> DataFrame:
 
 def _names(settings: GapSettings) -> list[Column]:
     """Returns the keys under their own names, and the column that a part stands for."""
-    from pyspark.sql import functions as F
-
     sql = GapSql(settings, "div")
     keys = renamed_columns(dict(zip(sql.keys, settings.keys, strict=True)))
     column = null_of("string")
@@ -222,8 +219,6 @@ def _shown_gaps(gaps: DataFrame, settings: GapSettings) -> DataFrame:
     """Returns gaps with times and ids; an id is made of what stays the same however a range is cut
     (G16).
     """
-    from pyspark.sql import functions as F
-
     sql = GapSql(settings, "div")
     gaps = _in_time(gaps, settings)
     closed = F.concat("window_id", F.lit(":"), "place")
@@ -257,8 +252,6 @@ def _in_time(gaps: DataFrame, settings: GapSettings) -> DataFrame:
     """Returns gaps with their length, and with times where they have those of a clock of opening
     hours (G8).
     """
-    from pyspark.sql import functions as F
-
     grid = settings.grid
     step_us = settings.cadence_us
     gaps = gaps.withColumn("length_us", F.col("to_us") - F.col("from_us"))
@@ -276,8 +269,6 @@ def _in_time(gaps: DataFrame, settings: GapSettings) -> DataFrame:
 
 def _shown_totals(totals: DataFrame, settings: GapSettings) -> DataFrame:
     """Returns completeness; counts that do not balance fail the query (G18)."""
-    from pyspark.sql import functions as F
-
     points = settings.end_point - settings.first_point
     total = F.col("present") + F.col("nulls") + F.col("missing") + F.col("tolerated")
     unbalanced = F.raise_error(

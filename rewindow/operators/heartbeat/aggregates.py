@@ -16,6 +16,7 @@ from rewindow.operators.columns import FARTHEST_US, floor_div
 from rewindow.operators.heartbeat.settings import HeartbeatProperties
 from rewindow.sequences import excluding
 from rewindow.spark.columns import bigint, named_columns, or_false
+from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -35,8 +36,6 @@ def fold_indices(
         settings: the Heartbeat's settings.
         order: columns that order each clock.
     """
-    from pyspark.sql import functions as F
-
     rest = excluding(clock.columns, {*order, *settings.key_by})
     keys = named_columns(settings.key_by)
     in_order = F.struct(*named_columns((*order, *rest)))
@@ -46,8 +45,6 @@ def fold_indices(
 
 def recorded_us(arrivals_us: Column, settings: HeartbeatProperties) -> Column:
     """Returns how much time of the recording a span of arrivals is, rounded down (H51)."""
-    from pyspark.sql import functions as F
-
     speed, per = settings.speed_ratio
     if speed == per:
         return arrivals_us
@@ -56,8 +53,6 @@ def recorded_us(arrivals_us: Column, settings: HeartbeatProperties) -> Column:
 
 
 def _fold(settings: HeartbeatProperties) -> Column:
-    from pyspark.sql import functions as F
-
     unknown = bigint(None)
     none_yet = F.filter(
         F.transform(
@@ -89,8 +84,6 @@ def _step(
     """Returns timer index before a tuple, as its silence begins, the silence's slack, and the index
     after it.
     """
-    from pyspark.sql import functions as F
-
     # The index before a tuple is known from the one before it. The slack of the silence after it
     # depends on this index, and the index after the silence depends on the slack: this chain is why
     # the tuples of a clock have to be folded in order.

@@ -21,6 +21,7 @@ from rewindow.operators.heartbeat.aggregates import fold_indices, recorded_us
 from rewindow.operators.heartbeat.settings import HeartbeatProperties
 from rewindow.sequences import excluding
 from rewindow.spark.columns import bigint, maxima, named_columns, or_false, renamed_columns
+from rewindow.spark.functions import F, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
@@ -69,8 +70,6 @@ def clock_tuples(
         state: the carried state, None at the start.
         last_us: the last instant at which a timer may be emitted, None for the last arrival.
     """
-    from pyspark.sql import functions as F
-
     # With keys each clock is sorted whole, in one partition. The only clock of a stream without
     # keys is sorted window by window instead. The second sort, over all windows, gets only the
     # tuples that can bring timers, which are few.
@@ -101,8 +100,6 @@ def to_clock_rows(
     grid: Grid | None,
 ) -> DataFrame:
     """Returns the columns that the clock needs: keys, order, arrival and timestamp."""
-    from pyspark.sql import functions as F
-
     columns = dict.fromkeys([*settings.key_by, *blocks(frame), *settings.order_by])
     return frame.select(
         *named_columns(columns),
@@ -131,9 +128,6 @@ def arrived_us(
     Nor is an arrival before its window: what other windows hold changes nothing, and any group
     gives the same.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     at_us = to_us(frame, settings.arrived_at)
     if settings.arrival_regression == "reject":
         return at_us
@@ -150,8 +144,6 @@ def clamped_tuples(
     grid: Grid | None,
 ) -> DataFrame:
     """Returns the tuples whose arrival `clamp` moved up to a later one, as error tuples (H45)."""
-    from pyspark.sql import functions as F
-
     at_us = to_us(frame, settings.arrived_at)
     clamped = frame.withColumn("_rw_clamped", arrived_us(frame, settings, grid)).where(
         at_us < F.col("_rw_clamped")
@@ -173,8 +165,6 @@ def as_errors(
     """Adds what is known of error tuples: position (the columns of `order_by`), reason, and detail
     (X14).
     """
-    from pyspark.sql import functions as F
-
     order = named_columns(settings.order_by)
     position = order[0].cast("string") if len(order) == 1 else F.to_json(F.struct(*order))
     return frame.withColumns({POSITION: position, REASON: F.lit(reason), DETAIL: detail})
@@ -191,9 +181,6 @@ def ordered(frame: DataFrame, settings: HeartbeatProperties, *apart: str) -> Win
     Tuples of one place come by arrival, then by timestamp: else their order could be another one in
     each run.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     order = []
     for name in excluding(order_columns(frame, settings), apart):
         if name in frame.columns:
@@ -212,17 +199,12 @@ def _append(rows: DataFrame, more: DataFrame | None) -> DataFrame:
 
 
 def _state_rows(state: DataFrame, settings: HeartbeatProperties) -> DataFrame:
-    from pyspark.sql import functions as F
-
     named = renamed_columns(STATE)
     return state.select(*named_columns(settings.key_by), *named, F.lit(0).alias(IS_TUPLE))
 
 
 def _add_carry(rows: DataFrame, carried: DataFrame | None) -> DataFrame:
     """Adds to each window a first row with the largest arrival and timestamp of all before it."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     totals = rows.groupBy(WINDOW).agg(F.max(AT).alias(AT), F.max(TS).alias(TS))
     totals = _append(totals, None if carried is None else carried.select(AT, TS))
     before = Window.orderBy(F.asc_nulls_first(WINDOW)).rowsBetween(Window.unboundedPreceding, -1)
@@ -243,9 +225,6 @@ def _select_clock(
 
     It fails, naming the tuple, where the machine clock steps back (H45) or runs past the end (H13).
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     before = order.rowsBetween(Window.unboundedPreceding, -1)
     place_columns = dict.fromkeys([*settings.key_by, *blocks(rows), *settings.order_by])
     place = F.to_json(F.struct(*named_columns(place_columns)))
@@ -280,9 +259,6 @@ def _thin(clock: DataFrame, settings: HeartbeatProperties) -> DataFrame:
     A tuple between the first and the last of its window brings one only if it raises the index
     above that of the tuples before it.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     order = ordered(clock, settings, WINDOW)
     clock = clock.select(
         "*",
@@ -305,9 +281,6 @@ def _index(clock: DataFrame, settings: HeartbeatProperties, end: Column) -> Data
     """Adds the indices of H48 in the order of each clock; m is a running maximum where the slack
     does not vary.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     # One pass over each clock computes all indices. A carried row has its indices from the state;
     # those of a tuple follow from its timestamp and from the tuple before it.
     known = dict(zip(clock.columns, named_columns(clock.columns), strict=True))
@@ -348,8 +321,6 @@ def _index(clock: DataFrame, settings: HeartbeatProperties, end: Column) -> Data
 
 def _own_index(settings: HeartbeatProperties) -> Column:
     """Returns c(j) of H48: the last multiple at or below a tuple's timestamp."""
-    from pyspark.sql import functions as F
-
     return floor_div(F.col(TS), settings.interval_us)
 
 
@@ -362,8 +333,6 @@ def _reached(settings: HeartbeatProperties, bound: Column) -> Column:
     """Returns q(j) of H48: the last timer that the silence from a tuple up to `bound` brings
     (H51).
     """
-    from pyspark.sql import functions as F
-
     silence_us = recorded_us(bound - F.col(AT), settings)
     return floor_div(F.col(TS) - settings.slack_us + silence_us, settings.interval_us)
 
@@ -372,8 +341,6 @@ def emitted_us(settings: HeartbeatProperties, index: Column) -> Column:
     """Returns when a timeout timer is emitted (H50); where the speed leaves a fraction, the
     microsecond after.
     """
-    from pyspark.sql import functions as F
-
     speed, per = settings.speed_ratio
     wait = (index * settings.interval_us - F.col(TS) + F.col(SLACK)) * per
     return F.col(AT) + wait if speed == 1 else F.col(AT) - floor_div(-wait, speed)

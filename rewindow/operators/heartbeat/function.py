@@ -43,6 +43,7 @@ from rewindow.spark.columns import (
     or_false,
     renamed_columns,
 )
+from rewindow.spark.functions import F
 from rewindow.windows import format_duration
 
 if TYPE_CHECKING:
@@ -166,8 +167,6 @@ def without_clock(
         settings: what `emitted` was made with.
         emitted: tuples that were emitted since that state, with `_rw_is_timer`.
     """
-    from pyspark.sql import functions as F
-
     gone = excluding(clock.STATE, (_LAST_TIMER,))
     bare = state.withColumns(dict.fromkeys(gone, bigint(None)))
     if settings is None or emitted is None:
@@ -206,8 +205,6 @@ def _expand(indexed: DataFrame, settings: HeartbeatProperties, *, is_time: bool)
     """Returns a row per timer: `_index`, `_is_crossing`, `_count`, `_emitted_us`, `_is_early`; its
     tuple's columns.
     """
-    from pyspark.sql import functions as F
-
     start, stop, count = _timer_range(settings, is_time=is_time)
     timers = indexed.filter(F.col(LAST) > F.col(SEEN)).withColumns({"_start": start, "_stop": stop})
     if settings.on_too_many == "summary":
@@ -237,8 +234,6 @@ def _is_early(settings: HeartbeatProperties) -> Column:
     """Returns whether a crossing timer's tuple arrives before its scheduled time and may go first
     (H30).
     """
-    from pyspark.sql import functions as F
-
     if settings.early_crossing == "timer_first":
         return F.lit(False)
     wait_us = F.col("_index") * settings.interval_us - F.col(PREV_TS)
@@ -247,8 +242,6 @@ def _is_early(settings: HeartbeatProperties) -> Column:
 
 def _instant_text(index: Column, settings: HeartbeatProperties, *, is_time: bool) -> Column:
     """Returns a timer's timestamp for a message."""
-    from pyspark.sql import functions as F
-
     stamp_us = index * settings.interval_us
     if is_time:
         return F.date_format(F.timestamp_micros(stamp_us), "yyyy-MM-dd'T'HH:mm:ssXXX")
@@ -267,8 +260,6 @@ def _timer_range(
     `max_timers` (H62) a crossing becomes its last timer alone, and a silence ends with the first
     timer beyond.
     """
-    from pyspark.sql import functions as F
-
     # Crossing and timeout timers are one range of indices, because a silence starts where the
     # crossing ends. `max_timers` limits both parts separately: the summary form cuts each of them,
     # the other one fails the query.
@@ -315,8 +306,6 @@ def _timers(
     """Returns timers with the frame's columns: null but for timestamp, keys, and what tells when
     and where (H2).
     """
-    from pyspark.sql import functions as F
-
     # A timer has the columns of the stream so that both can be joined by a union: null, except for
     # its time and what names its clock. The struct of its order sorts it among the tuples.
     emitted = F.col("_emitted_us")
@@ -358,8 +347,6 @@ def _data(
     grid: Grid | None,
 ) -> DataFrame:
     """Returns the tuples unchanged (H1), marked as data."""
-    from pyspark.sql import functions as F
-
     order = named_columns(settings.order_by)
     return frame.select(
         "*",
@@ -384,8 +371,6 @@ def _emission(
     Timeout timers, then data in recording order, each with the crossing timers that it brings
     before it.
     """
-    from pyspark.sql import functions as F
-
     fields = {"at_us": at, "phase": phase.cast("bigint")}
     for place, value in enumerate(order):
         fields[f"order_{place}"] = value

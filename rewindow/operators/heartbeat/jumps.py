@@ -10,6 +10,7 @@ from rewindow.operators.heartbeat.clock import IS_TUPLE
 from rewindow.operators.heartbeat.settings import HeartbeatProperties
 from rewindow.sequences import numbered_names
 from rewindow.spark.columns import bigint, equal_or_null, named_columns, null_of, renamed_columns
+from rewindow.spark.functions import F, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -32,8 +33,6 @@ def split_jumps(
     clock without a jump needs a running maximum and no more; of one with a jump, the tuples from
     there on that lie above the maximum are taken in order, in one row.
     """
-    from pyspark.sql import functions as F
-
     if settings.max_jump_us is None:
         return frame, clock.as_errors(
             frame.filter(F.lit(False)),
@@ -78,9 +77,6 @@ def _refused(
     """Returns key, window and order columns of the tuples to quarantine, their times, and the
     highest before them.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     jump_us = settings.max_jump_us
     if state is not None:
         known = state.select(
@@ -112,8 +108,6 @@ def _fold(jump_us: int | None) -> Column:
     """Returns the refused ones of `_tuples`, taken in order from the maximum `_believed` on, each
     with that maximum.
     """
-    from pyspark.sql import functions as F
-
     with_highest = F.transform(
         "_tuples",
         lambda one: one.withField(_HIGHEST, bigint(0)),

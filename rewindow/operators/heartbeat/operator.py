@@ -24,6 +24,7 @@ from rewindow.operators.heartbeat.function import (
 from rewindow.operators.heartbeat.settings import HeartbeatProperties
 from rewindow.sequences import excluding, names_of, not_named, only_named, repeated_names
 from rewindow.spark.columns import bigint, named_columns
+from rewindow.spark.functions import F, Window
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -116,9 +117,6 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         context: OperatorContext,
     ) -> Mapping[str, DataFrame]:
         """Returns data and timers, and what is quarantined."""
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
         made = self._beat(inputs, state, context)
         tuples = self._within_end(made.tuples, context)
         keys = named_columns(self.key_by)
@@ -175,8 +173,6 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         At every other border such a timer belongs to the next window (H56); after the end there is
         none (H13).
         """
-        from pyspark.sql import functions as F
-
         if context.end is None or context.ended_us is None:
             return tuples
         last = bigint(context.ended_us)

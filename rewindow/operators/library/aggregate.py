@@ -19,6 +19,7 @@ from rewindow.operators.library.exact_sums import ExactSum
 from rewindow.operators.library.order import OFFSET
 from rewindow.operators.library.spans import ORIGIN, SpanningOperator, first_result
 from rewindow.spark.columns import aliased, equal_or_null, named_columns, renamed_columns
+from rewindow.spark.functions import F, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -172,8 +173,6 @@ class Aggregate(SpanningOperator):
 
     def kept_rows(self, rows: DataFrame) -> DataFrame:
         """Returns the tuples that meet the condition `where`."""
-        from pyspark.sql import functions as F
-
         kept = rows if self.where is None else rows.where(F.expr(self.where))
         return kept.select(*named_columns([WINDOW, *self._kept_names()]))
 
@@ -189,9 +188,6 @@ class Aggregate(SpanningOperator):
         context: OperatorContext,
     ) -> DataFrame:
         """Returns the aggregates of each window."""
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
         calls = self.calls()
         rows = self.spanned(inputs, state, context)
         groups = named_columns([WINDOW, *self.by])
@@ -255,8 +251,6 @@ class Aggregate(SpanningOperator):
 
     def _results(self, call: Call, number: int, folds: dict[str, _Fold]) -> list[Column]:
         """Adds the Spark aggregates of a call to `folds`, and returns its output columns."""
-        from pyspark.sql import functions as F
-
         name = f"_fold_{number}"
         if call.column == "*":
             folds[name] = _Fold(F.count(F.lit(1)), F.sum)
@@ -289,8 +283,6 @@ class Aggregate(SpanningOperator):
         name: str,
         folds: dict[str, _Fold],
     ) -> Column:
-        from pyspark.sql import functions as F
-
         if call.function in ("sum", "avg"):
             return self._added(call, value, name, folds)
         if call.function in _NUMBERS:
@@ -308,7 +300,6 @@ class Aggregate(SpanningOperator):
 
     def _reduced(self, call: Call) -> Column:
         """Returns the reduction of the values in ascending order (O122)."""
-        from pyspark.sql import functions as F
         from pyspark.sql.pandas.types import from_arrow_type
 
         kind = from_arrow_type(self._kind(call)).simpleString()
@@ -324,7 +315,6 @@ class Aggregate(SpanningOperator):
         folds: dict[str, _Fold],
     ) -> Column:
         """Returns a sum or an average that does not depend on the order of the tuples."""
-        from pyspark.sql import functions as F
         from pyspark.sql.pandas.types import from_arrow_type
 
         kind = self.columns.field(call.column).type

@@ -22,6 +22,7 @@ from rewindow.operators.library.order import (
 )
 from rewindow.sequences import names_of
 from rewindow.spark.columns import equal_or_null, named_columns, null_of, renamed_columns, union_all
+from rewindow.spark.functions import F, Window
 from rewindow.windows import parse_duration, parse_time
 
 if TYPE_CHECKING:
@@ -108,8 +109,6 @@ class Deduplicate(ColumnsOperator):
         context: OperatorContext,
     ) -> Mapping[str, DataFrame]:
         """Returns the tuples of each output port."""
-        from pyspark.sql import functions as F
-
         assert state is not None, "it has state columns"
         judged = context.materialize(
             "judged",
@@ -131,8 +130,6 @@ class Deduplicate(ColumnsOperator):
         context: OperatorContext,
     ) -> DataFrame:
         """Returns the keys of the range after the group."""
-        from pyspark.sql import functions as F
-
         starts = self._placed(inputs[ROWS]).select(_START)
         starts = starts.unionByName(state.select(_START))
         start = starts.agg(F.coalesce(F.max(_START), F.lit(0)).alias(_START))
@@ -151,9 +148,6 @@ class Deduplicate(ColumnsOperator):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
         # Keys of the state come before all tuples, as tuples of the window before the group.
         known = state.withColumn(
             WINDOW,
@@ -207,9 +201,6 @@ class Deduplicate(ColumnsOperator):
         """Returns the tuples, and whether each is the first of its key, or the first after the
         previous unique one has left the range.
         """
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
         # While the range does not move, only the first tuple of a key can be unique, so only few
         # tuples of a key are collected.
         keys = named_columns(self.key)
@@ -254,8 +245,6 @@ class Deduplicate(ColumnsOperator):
         """Returns tuples with their bucket, counted from the first bucket of the first range, and
         the first bucket of the range that ends with their bucket.
         """
-        from pyspark.sql import functions as F
-
         expire, span = parse_duration(self.expire), parse_duration(self.span)
         start = parse_time(self.reference) - expire
         buckets = -(-expire // span)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rewindow.spark.columns import named_columns
+from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -49,8 +50,6 @@ class ExactSum:
 
     def cut(self, rows: DataFrame) -> DataFrame:
         """Adds the bin and the three digits of each tuple."""
-        from pyspark.sql import functions as F
-
         [value] = named_columns([self.column])
         value = value.cast("double")
         magnitude = F.abs(value)
@@ -88,14 +87,10 @@ class ExactSum:
 
     def partials(self) -> list[Column]:
         """Returns the aggregates of each group and bin."""
-        from pyspark.sql import functions as F
-
         return [F.sum(digit).alias(digit) for digit in self._digits]
 
     def total(self) -> Column:
         """Returns the sum of a group from the partial aggregates; null without numbers."""
-        from pyspark.sql import functions as F
-
         first, second, third = map(F.col, self._digits)
         scaled = F.col(self.bin)
         factor = F.pow(F.lit(2.0), scaled * (_BITS // 2))

@@ -19,8 +19,9 @@ from rewindow.operators.library.order import (
     with_running_max,
 )
 from rewindow.operators.library.spans import SpanningOperator
-from rewindow.sequences import names_of, not_named
+from rewindow.sequences import map_values, names_of, not_named
 from rewindow.spark.columns import equal_or_null, named_columns, null_of, renamed_columns, union_all
+from rewindow.spark.functions import F, Window
 from rewindow.windows import parse_duration
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class PairingOperator(ColumnsOperator):
 
     def keys(self) -> list[pa.Field]:
         """Returns the columns of the key."""
-        return [self.columns.field(name) for name in self.on]
+        return list(map(self.columns.field, self.on))
 
 
 class Join(PairingOperator, SpanningOperator):
@@ -154,7 +155,7 @@ class Join(PairingOperator, SpanningOperator):
         return self
 
     def _sides(self) -> dict[str, pa.Schema]:
-        shared = [self.right_columns.field(name) for name in self.shared_columns()]
+        shared = map(self.right_columns.field, self.shared_columns())
         right = pa.schema([*self.keys(), *shared, *self.added_columns()])
         return {LEFT: self.event_columns(), RIGHT: right}
 
@@ -164,7 +165,7 @@ class Join(PairingOperator, SpanningOperator):
 
     def input_ports(self) -> Mapping[str, InputPort]:
         """Returns the ports `left` and `right`."""
-        return {side: InputPort(columns) for side, columns in self._sides().items()}
+        return map_values(InputPort, self._sides())
 
     def output_ports(self) -> Mapping[str, OutputPort]:
         """Returns the port `out`."""
@@ -196,8 +197,6 @@ class Join(PairingOperator, SpanningOperator):
         context: OperatorContext,
     ) -> DataFrame:
         """Returns the pairs."""
-        from pyspark.sql import functions as F
-
         results = [WINDOW, *names_of([*self.event_columns(), *self.added_columns()])]
         if self.expire is None:
             rows = self.spanned(inputs, state, context).where(no_nulls(self.on, self.null_keys))
@@ -233,8 +232,6 @@ class Join(PairingOperator, SpanningOperator):
         context: OperatorContext,
     ) -> DataFrame:
         """Returns the tuples that can still have pairs."""
-        from pyspark.sql import functions as F
-
         if self.expire is None:
             return super().next_state(
                 inputs,
@@ -254,8 +251,6 @@ class Join(PairingOperator, SpanningOperator):
         inputs: Mapping[str, DataFrame],
         state: DataFrame | None,
     ) -> DataFrame:
-        from pyspark.sql import functions as F
-
         frames = []
         for side, columns in self._sides().items():
             rows = self.rows_of(inputs[side], list(columns))
@@ -279,9 +274,6 @@ class Join(PairingOperator, SpanningOperator):
         state: DataFrame | None,
     ) -> tuple[DataFrame, DataFrame]:
         """Returns the tuples that are not expired on arrival, and the largest event time."""
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
         rows = self._rows(inputs, state)
         is_right = F.col(_IS_RIGHT)
         at = F.when(
@@ -323,8 +315,6 @@ class Join(PairingOperator, SpanningOperator):
         now: str,
     ) -> Column:
         """Returns whether a tuple of the time `at` has not expired at the event time `now`."""
-        from pyspark.sql import functions as F
-
         return F.col(at) >= F.col(now) - parse_duration(self.expire)
 
     def _paired(
@@ -336,17 +326,19 @@ class Join(PairingOperator, SpanningOperator):
         """Returns the pairs of tuples with equal keys. They have the columns `both` of each side;
         the names of the right side end with `_right`.
         """
-        from pyspark.sql import functions as F
-
         added = names_of(self.added_columns())
         left = rows.where(~F.col(_IS_RIGHT)).drop(*added)
-        names = {name: f"{name}_right" for name in [*equal, *self.on, *both]}
+        names = {}
+        for name in [*equal, *self.on, *both]:
+            names[name] = f"{name}_right"
         columns = [*renamed_columns(names), *named_columns(added)]
         right = rows.where(_IS_RIGHT).select(*columns)
         keys = {name: names[name] for name in [*equal, *self.on]}
         if self.null_keys == "apart":
             # Spark can hash keys that are compared by "=".
-            conditions = [F.col(one) == F.col(other) for one, other in keys.items()]
+            conditions = []
+            for one, other in keys.items():
+                conditions.append(F.col(one) == F.col(other))
         else:
             conditions = equal_or_null(keys)
         return left.join(right, conditions)
@@ -403,9 +395,6 @@ class Enrich(PairingOperator):
         context: OperatorContext,
     ) -> DataFrame:
         """Returns the tuples with the added columns."""
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
         assert state is not None, "it has state columns"
         newest = self._newest(
             inputs,
@@ -460,9 +449,6 @@ class Enrich(PairingOperator):
         by: tuple[str, ...] | list[str],
     ) -> DataFrame:
         """Returns the newest row of the table for each value of the columns `by`."""
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
         table = self.rows_of(
             inputs[TABLE],
             self._table_fields(),

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rewindow.operators.columns import WINDOW
 from rewindow.spark.columns import named_columns
+from rewindow.spark.functions import F, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -39,9 +40,6 @@ def with_running_max(
     Args:
         order: columns that order the tuples of a window.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     # Tuples are sorted window by window, so that windows can be sorted in parallel.
     so_far = Window.orderBy(WINDOW).rowsBetween(
         Window.unboundedPreceding,
@@ -69,8 +67,6 @@ def no_nulls(names: Iterable[str], null_keys: str) -> Column:
     """Returns whether a key can equal another key (E78, X25): with `null_keys="equal"` always,
     otherwise only if it has no null.
     """
-    from pyspark.sql import functions as F
-
     known = F.lit(True)
     if null_keys == "apart":
         for column in named_columns(names):

@@ -13,6 +13,7 @@ from rewindow.operators.columns import WINDOW
 from rewindow.operators.library.columns import ROWS, ColumnsOperator, check_twice
 from rewindow.sequences import names_of
 from rewindow.spark.columns import named_columns
+from rewindow.spark.functions import F
 from rewindow.storage.fields import type_named
 
 if TYPE_CHECKING:
@@ -78,8 +79,6 @@ class Select(ColumnsOperator):
         context: OperatorContext,
     ) -> DataFrame:
         """Returns the tuples that are kept, with their columns."""
-        from pyspark.sql import functions as F
-
         rows = self.passed(inputs[ROWS])
         if self.where is not None:
             rows = rows.where(F.expr(self.where))
@@ -93,7 +92,6 @@ class Select(ColumnsOperator):
         return selected.withColumn(self.explode, F.explode(items))
 
     def _column(self, name: str, kind: pa.DataType) -> Column:
-        from pyspark.sql import functions as F
         from pyspark.sql.pandas.types import from_arrow_type
 
         if name not in self.expressions:

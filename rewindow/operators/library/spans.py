@@ -15,6 +15,7 @@ from rewindow.application.windowing import Windowing
 from rewindow.operators.columns import WINDOW
 from rewindow.operators.library.columns import ROWS, ColumnsOperator
 from rewindow.spark.columns import union_all
+from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -57,8 +58,6 @@ class SpanningOperator(ColumnsOperator):
 
         `window_id` is the window of the result, `_window` the window of the tuple itself.
         """
-        from pyspark.sql import functions as F
-
         rows = self._rows(inputs, state)
         window = F.col(WINDOW)
         windowing = context.windowing
@@ -87,8 +86,6 @@ class SpanningOperator(ColumnsOperator):
         context: OperatorContext,
     ) -> DataFrame:
         """Returns the tuples that results after the group need."""
-        from pyspark.sql import functions as F
-
         rows = self._rows(inputs, state)
         return rows.where(last_result(F.col(WINDOW), context) > context.last)
 
@@ -104,8 +101,6 @@ class SpanningOperator(ColumnsOperator):
         """Returns the results. With `mark_partial`, the column `_rw_partial` shows whether windows
         of the application window are missing (X8).
         """
-        from pyspark.sql import functions as F
-
         if not self.mark_partial:
             return results
         partial = []
@@ -125,8 +120,6 @@ def first_result(window: Column, context: OperatorContext) -> Column:
 
     An application window that is open at the end of the recording has its result there (W23).
     """
-    from pyspark.sql import functions as F
-
     windowing: Windowing = context.windowing
     if windowing.slide is None:
         last = window - F.pmod(window, F.lit(windowing.application)) + windowing.application - 1
@@ -138,8 +131,6 @@ def first_result(window: Column, context: OperatorContext) -> Column:
 
 def last_result(window: Column, context: OperatorContext) -> Column:
     """Returns the window with the last result that a tuple of a window is part of."""
-    from pyspark.sql import functions as F
-
     windowing: Windowing = context.windowing
     if windowing.slide is None:
         return first_result(window, context)

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from rewindow.application import InputPort, OperatorContext, OutputPort
 from rewindow.operators.library.columns import ROWS, ColumnsOperator, check_twice
 from rewindow.spark.columns import in_sample, or_false, union_all
+from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -50,8 +51,6 @@ class Split(ColumnsOperator):
         context: OperatorContext,
     ) -> Mapping[str, DataFrame]:
         """Returns the tuples of each port."""
-        from pyspark.sql import functions as F
-
         rows = self.passed(inputs[ROWS])
         ports = {}
         # Null counts as false: every tuple must go somewhere.
@@ -99,8 +98,6 @@ class Union(ColumnsOperator):
         context: OperatorContext,
     ) -> DataFrame:
         """Returns the tuples of all ports."""
-        from pyspark.sql import functions as F
-
         frames = []
         for port in self.ports:
             frame = self.passed(inputs[port])

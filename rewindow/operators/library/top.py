@@ -14,6 +14,7 @@ from rewindow.operators.columns import WINDOW
 from rewindow.operators.library.columns import check_twice
 from rewindow.operators.library.spans import ORIGIN, SpanningOperator
 from rewindow.spark.columns import named_columns
+from rewindow.spark.functions import F, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -86,9 +87,6 @@ class TopN(SpanningOperator):
         return self.with_partial(first, context)
 
     def _first(self, rows: DataFrame) -> DataFrame:
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
         order: list[Column] = []
         for name, is_ascending in [*self._orders(), *self._ties()]:
             [column] = named_columns([name])

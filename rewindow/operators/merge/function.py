@@ -21,6 +21,7 @@ from rewindow.spark.columns import (
     renamed_columns,
     union_all,
 )
+from rewindow.spark.functions import F, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -95,8 +96,6 @@ def merge(
         InputError: inputs are fewer than two or differ in their columns, or a column is missing or
             the Merge's own.
     """
-    from pyspark.sql import functions as F
-
     ports = list(frames)
     types = _types(frames)
     if wrong := find_fault(ports, list(types), event_at, arrived_at=arrived_at, order_by=order_by):
@@ -136,8 +135,6 @@ def _last_times(
     at_us: int,
 ) -> DataFrame:
     """Returns a time beyond all tuples for each port, which it shows when it has ended."""
-    from pyspark.sql import functions as F
-
     port = F.explode(F.array(*map(F.lit, ports))).alias(SOURCE)
     values = map_values(bigint, {WINDOW: window, AT: at_us, TS: _BEYOND})
     return rows.sparkSession.range(1).select(port, *aliased(values))
@@ -147,8 +144,6 @@ def without_waiting(state: DataFrame) -> DataFrame:
     """Returns a state after skipped windows: what waited may have been passed on in them, and
     nothing comes twice.
     """
-    from pyspark.sql import functions as F
-
     return state.where(F.col(WINDOW).isNull())
 
 
@@ -160,7 +155,6 @@ def count_waiting(state: DataFrame, emitted: DataFrame | None) -> DataFrame:
         state: the state before skipped windows.
         emitted: what was passed on in them all the same, None where that is not known.
     """
-    from pyspark.sql import functions as F
     from pyspark.sql.types import MapType
 
     waiting = state.where(F.col(WINDOW).isNotNull())
@@ -225,8 +219,6 @@ def _types(frames: Mapping[str, DataFrame]) -> dict[str, DataType]:
 
 def _with_times(frame: DataFrame, event_at: str, arrived_at: str) -> DataFrame:
     """Adds arrival and event time in microseconds; fails where a tuple has no arrival."""
-    from pyspark.sql import functions as F
-
     lacking = F.concat(
         F.lit("merge: a tuple has no arrival, input "),
         SOURCE,
@@ -244,9 +236,6 @@ def _shown(clocks: DataFrame, ports: Sequence[str]) -> DataFrame:
     """Returns what is shown before each window, a column per port, and `_cover_us` after it; a row
     per window.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     # The window function runs over one row for each window, so that this scales with the number of
     # windows. Clocks of the state have no window and sort before all others.
     times = _port_columns(ports)
@@ -266,8 +255,6 @@ def _shown(clocks: DataFrame, ports: Sequence[str]) -> DataFrame:
 
 def _port_columns(ports: Sequence[str]) -> dict[str, Column]:
     """Returns a column per port: the event time of a tuple that is the port's."""
-    from pyspark.sql import functions as F
-
     columns = {}
     for place, port in enumerate(ports):
         columns[f"_shown_{place}_us"] = F.when(F.col(SOURCE) == port, F.col(TS))
@@ -276,8 +263,6 @@ def _port_columns(ports: Sequence[str]) -> dict[str, Column]:
 
 def _least(shown: Sequence[Column]) -> Column:
     """Returns the event time that every input has shown, null where one has shown none."""
-    from pyspark.sql import functions as F
-
     all_shown = shown[0].isNotNull()
     for time in shown[1:]:
         all_shown &= time.isNotNull()
@@ -291,9 +276,6 @@ def _find_windows(waiting: DataFrame, shown: DataFrame) -> DataFrame:
     The window is the tuple's own or the first whose cover reaches its event time, whichever is
     later.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     # The cover only rises from window to window, so each window releases one range of event times.
     # A join of tuples with ranges compares all pairs; a first join with blocks of windows leaves
     # few ranges to compare for each tuple.
@@ -324,9 +306,6 @@ def _cover_steps(rows: DataFrame, shown: DataFrame, ports: Sequence[str]) -> Dat
     """Returns for each window what its tuples cover, and since when; what was covered before it,
     since ever.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     names = _port_columns(ports)
     times = rows.where(F.col(TS).isNotNull()).select(
         WINDOW,
@@ -344,9 +323,6 @@ def _release(found: DataFrame, steps: DataFrame) -> DataFrame:
     """Adds `_released_us`: a tuple's arrival or the instant that covers its event time, whichever
     is later.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     # Sorted from the highest event time down, the smallest instant so far is the first one that
     # covers a tuple: whatever covers a later time covers it too.
     covered = steps.select(
@@ -368,9 +344,6 @@ def _in_order(
     order_by: Sequence[str],
 ) -> DataFrame:
     """Returns the inputs' columns and the Merge's own."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     port = F.array_position(F.array(*map(F.lit, ports)), F.col(SOURCE))
     arrival = [_ARRIVED_IN, AT, *map(F.asc_nulls_first, map(quoted_column, order_by))]
     order = Window.partitionBy(WINDOW).orderBy(
@@ -401,8 +374,6 @@ def _state(
     """Returns the tuples that are not covered at the end, and the latest event time of each
     port.
     """
-    from pyspark.sql import functions as F
-
     highest = clocks.groupBy(SOURCE).agg(F.max(TS).alias(TS)).where(F.col(TS).isNotNull())
     cover = highest.agg(F.when(F.count("*") == len(ports), F.min(TS)).alias(_COVER))
     still = F.col(TS) > F.coalesce(F.col(_COVER), F.col(TS) - 1)
@@ -417,7 +388,6 @@ def _state(
 
 def _from_us(time_us: Column, kind: DataType) -> Column:
     """Returns microseconds as a column's type, as `to_us` reads it."""
-    from pyspark.sql import functions as F
     from pyspark.sql.types import IntegralType
 
     return (time_us if isinstance(kind, IntegralType) else F.timestamp_micros(time_us)).cast(kind)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rewindow.sequences import numbered_names
 from rewindow.spark.columns import named_columns
+from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,8 +23,6 @@ def expected_rows(
     Values go through text, as settings files have them: 1, 1.0 and "1" are the same key of a
     column of doubles. One that is not of the column's type stops the query.
     """
-    from pyspark.sql import functions as F
-
     names = numbered_names(keys, "_rw_expected_")
     texts = sorted({tuple(map(_text, key)) for key in expected_keys})
     schema = " STRING, ".join(names.values()) + " STRING"

@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo
 
 from rewindow.operators.columns import floor_div
 from rewindow.operators.schedule.hours_grid import clock_changes
+from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -117,8 +118,6 @@ class CalendarGrid(TouchingSteps):
 
     def point(self, at: Column) -> Column:
         """See EventGrid."""
-        from pyspark.sql import functions as F
-
         utc = F.timestamp_add("MICROSECOND", at, _epoch())
         day = F.to_date(F.convert_timezone(F.lit("UTC"), F.lit(self.zone), utc))
         number = F.year(day) * 12 + F.month(day) - 1 if self.unit == "month" else F.unix_date(day)
@@ -128,8 +127,6 @@ class CalendarGrid(TouchingSteps):
 
     def start(self, point: Column) -> Column:
         """See EventGrid."""
-        from pyspark.sql import functions as F
-
         number = point * self._days + self._offset
         if self.unit == "month":
             day = F.make_date(
@@ -204,8 +201,6 @@ def missing_days(zone: str) -> tuple[int, ...]:
 
 def _epoch() -> Column:
     """Returns 1970-01-01 as a time without a zone, so that the session's zone does not matter."""
-    from pyspark.sql import functions as F
-
     return F.lit("1970-01-01").cast("timestamp_ntz")
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from rewindow.operators.columns import floor_div
+from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -75,8 +76,6 @@ class HoursGrid:
 
     def point(self, at: Column) -> Column:
         """See EventGrid."""
-        from pyspark.sql import functions as F
-
         return _bound(self._next(at), lambda one: F.when(one["is_inside"], one["number"] - 1))
 
     def start(self, point: Column) -> Column:
@@ -88,7 +87,6 @@ class HoursGrid:
 
     def end(self, point: Column) -> Column:
         """Returns the instant at which a step ends (exclusive)."""
-        from pyspark.sql import functions as F
 
         def of(piece: Column) -> Column:
             end = self._local(point - piece["base"]) - piece["offset"] + self.step_us
@@ -107,8 +105,6 @@ class HoursGrid:
         In it every point is as far from the next one, over nights too. What of a step lies behind a
         change of the clocks counts as its last microsecond.
         """
-        from pyspark.sql import functions as F
-
         return _bound(
             self._next(at),
             lambda one: F.when(one["is_inside"], (one["number"] - 1) * self.step_us + one["since"]),
@@ -254,7 +250,6 @@ class HoursGrid:
         """Returns the number of the first point behind an instant, if it lies in the one before,
         and how far in it.
         """
-        from pyspark.sql import functions as F
 
         def of(one: Column) -> Column:
             piece = one["piece"]
@@ -294,8 +289,6 @@ class HoursGrid:
         return _bound(_bound(self._piece("start", at), placed), of)
 
     def _local(self, number: Column) -> Column:
-        from pyspark.sql import functions as F
-
         of_week = F.pmod(number, F.lit(self._of_week))
         opens = F.get(
             F.array(*map(F.lit, self.opens)),
@@ -306,8 +299,6 @@ class HoursGrid:
 
     def _piece(self, name: str, value: Column) -> Column:
         """Returns the last piece whose start, or first point, is not behind a value: by halves."""
-        from pyspark.sql import functions as F
-
         pieces = F.from_json(F.lit(self._as_json), _PIECE)
         # A binary search in one expression, without a join: from the highest bit down, each bit of
         # the index is set if the piece there still starts at or before the value.
@@ -335,8 +326,6 @@ class HoursGrid:
 
 def _bound(value: Column, then: Callable[[Column], Column]) -> Column:
     """Returns what is made of a value that is computed once, however often it is named."""
-    from pyspark.sql import functions as F
-
     return F.get(F.transform(F.array(value), then), 0)
 
 

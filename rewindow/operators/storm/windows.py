@@ -37,6 +37,7 @@ from rewindow.operators.storm.arrivals import ArrivalMachine, machine_of
 from rewindow.operators.storm.machine import EXPIRED, Membership, StormMachine, StormRules
 from rewindow.sequences import map_values
 from rewindow.spark.columns import aliased, bigint, named_columns, renamed_columns, union_all
+from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -166,8 +167,6 @@ def storm_windows(
     Raises:
         InputError: an aggregate, a column or a timestamp cannot be read.
     """
-    from pyspark.sql import functions as F
-
     # Storm works tuple by tuple, so one task walks over all of them in the order of arrival, and a
     # new machine starts with each recording. Spark only sorts before and aggregates after.
     rules = windows.rules(time)

@@ -1,0 +1,36 @@
+"""The functions and `Window` of pyspark, imported when they are first used.
+
+An operator imports them at the top of its module, and yet a command that starts no Spark, such as
+`rewindow validate`, does not load pyspark.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+else:
+
+    class LazyImport:
+        """An object that imports a module, or a class of it, when one of its attributes is read."""
+
+        def __init__(self, module: str, name: str = "") -> None:
+            self._module = module
+            self._name = name
+
+        def __getattr__(self, attribute: str) -> Any:
+            module = import_module(self._module)
+            source = getattr(module, self._name) if self._name else module
+            return getattr(source, attribute)
+
+        def __reduce__(self) -> tuple[type, tuple[str, str]]:
+            # Functions for Spark's workers are pickled together with the globals that they use.
+            return LazyImport, (self._module, self._name)
+
+    F = LazyImport("pyspark.sql.functions")
+    Window = LazyImport("pyspark.sql", "Window")
+
+__all__ = ["F", "Window"]
