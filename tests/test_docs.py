@@ -149,10 +149,9 @@ def commands(page: str) -> Iterator[list[str]]:
     """
     for block in blocks(page, "", "bash", "sh", "console"):
         for line in block.content.replace("\\\n", " ").splitlines():
+            line = re.sub(r"^(?:[A-Z_]+=\S+ )+", "", line.strip())
             words = (
-                shlex.split(line, comments=True)
-                if line.strip().startswith(("rewindow ", "make "))
-                else []
+                shlex.split(line, comments=True) if line.startswith(("rewindow ", "make ")) else []
             )
             if words:
                 yield words[: words.index(">")] if ">" in words else words

@@ -117,7 +117,7 @@ def _refuse_a_project(folder: Path) -> None:
             f'file "{folder / SETTINGS_FILE}" is there already',
             detail="Nothing was written.",
             hint="Go to another folder, or write a further [streams.NAME] into it by hand, as "
-            "README.md shows.",
+            "docs/tutorial.md shows.",
         )
     if os.environ.get("REWINDOW_CONFIG"):
         raise InputError(

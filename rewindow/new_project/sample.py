@@ -126,7 +126,7 @@ def read_sample(path: Path) -> SourceSample:
     if kind not in _READ:
         raise InputError(
             f'"{path}" is a source of format {kind}, and only {", ".join(_READ)} are looked into',
-            hint="Write rewindow.toml by hand: Rewindow's README.md has one to copy.",
+            hint="Write rewindow.toml by hand: Rewindow's docs/tutorial.md has one to copy.",
         )
     if kind == "delta":
         return _delta(place)
@@ -143,7 +143,7 @@ def read_sample(path: Path) -> SourceSample:
         raise InputError(
             f'source "{place}" cannot be read as {kind} in the encoding {encoding}: {error}',
             hint="Write rewindow.toml by hand, with encoding and delimiter of the stream: "
-            "Rewindow's README.md has one to copy.",
+            "Rewindow's docs/tutorial.md has one to copy.",
         ) from error
 
 

@@ -139,7 +139,7 @@ def test_python_api_covers_the_whole_life_of_a_replay(
     assert rewindow.abandon(config, "one", reason="seen").state is ReplayState.ABANDONED
 
 
-def test_function_in_the_readme_replays_checks_and_publishes(
+def test_function_in_the_python_guide_replays_checks_and_publishes(
     tmp_path: Path,
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
@@ -148,7 +148,7 @@ def test_function_in_the_readme_replays_checks_and_publishes(
     config = make_project(tmp_path).config
     [block] = [
         block.content
-        for block in blocks("README.md", "python")
+        for block in blocks("docs/python.md", "python")
         if "import rewindow\n" in block.content
     ]
     namespace: dict[str, Any] = {}
