@@ -361,8 +361,8 @@ def _arrival(sample: SourceSample, columns: Sequence[Column]) -> tuple[Column, s
             detail=f"Looked at: {listed}.{title * is_titled}",
             hint="Remove the lines above the names of the columns."
             if is_titled
-            else "Write rewindow.toml by hand (Rewindow's docs/tutorial.md has one), with arrived_at "
-            "as SQL over the columns, "
+            else "Write rewindow.toml by hand (Rewindow's docs/tutorial.md has one), with "
+            "arrived_at as SQL over the columns, "
             "such as try_to_timestamp(COLUMN, 'd.M.yyyy H:m:s'), or timestamp_seconds(COLUMN) of a "
             "number.",
         )
