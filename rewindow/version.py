@@ -1,9 +1,9 @@
-"""Which release this is, and where it lies."""
+"""The version of Rewindow, and the folder of the package."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 PACKAGE = Path(__file__).parent
 """Folder of the package."""
