@@ -70,7 +70,7 @@ REASONS = (
     "malformed",
     "encoding",
 )
-"""Reasons of the engine and of our operators; docs/write_an_operator.md explains them. An operator
+"""Reasons of the engine and of our operators; docs/error_tuples.md explains them. An operator
 may use them, and any other that `check_reasons` accepts."""
 _REASON = re.compile("[a-z][a-z0-9_]{0,39}")
 

@@ -9,7 +9,7 @@ import pytest
 from rewindow.application.error_tuples import REASONS, check_reasons
 from rewindow.errors import InputError
 
-GUIDE = Path(__file__).parents[2] / "docs" / "write_an_operator.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "error_tuples.md"
 
 
 @pytest.mark.parametrize("reason", [*REASONS, "unknown_country", "x", "http_404", "a" * 40])

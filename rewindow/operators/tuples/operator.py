@@ -184,7 +184,7 @@ class TupleOperator(FrameOperator):
         Args:
             port: an error port.
             row: values in the order of the port's columns.
-            reason: one of the built-in list (docs/write_an_operator.md), or another name of
+            reason: one of the built-in list (docs/error_tuples.md), or another name of
                 lower-case letters, digits and _ (X14).
             detail: the reason in words, with the values.
             position: where the tuple came from.
