@@ -1,4 +1,4 @@
-"""What docs/architecture.md tells a newcomer to look at or to write in is there."""
+"""Files, modules and symbols that docs/architecture.md and the pages next to it name exist."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "docs/architecture.md").read_text()
-ADDING = TEXT.partition("**Where do I add")[2].partition("\n## ")[0]
+TABLES = (ROOT / "docs/tables.md").read_text()
+ADDING = (ROOT / "docs/where_to_add.md").read_text()
+MODULE = re.compile(r"[a-z_]+(?:\.[A-Za-z_]+)+")
 SYMBOL = re.compile(r"[a-z_]+(?:\.[a-z_]+)*\.[A-Z][A-Za-z]+")
 PLACES = ("NAME", "VERB", "ID", "FORMAT")
 """What stands for a name that is to be chosen."""
@@ -18,7 +20,7 @@ PLACES = ("NAME", "VERB", "ID", "FORMAT")
 
 def named() -> list[str]:
     """Returns the code in the rows of the table that says where to add something."""
-    rows = [line for line in ADDING.splitlines() if line.startswith("| ")][1:]
+    rows = [line for line in ADDING.splitlines() if line.startswith("| ")]
     return sorted({code for row in rows for code in re.findall(r"`([^`]+)`", row)})
 
 
@@ -52,12 +54,31 @@ def test_symbols_of_the_table_exist() -> None:
 
 
 def test_table_lists_exactly_the_packages_of_the_library() -> None:
-    house = TEXT.partition("## The house")[2].partition("**Where do I add")[0]
+    layers = TEXT.partition("## Packages")[2].partition("Packages in `operators`")[0]
     rooms = {
-        row.split("|")[2].strip().strip("`") for row in house.splitlines() if row.count("|") == 4
+        row.split("|")[2].strip().strip("`") for row in layers.splitlines() if row.count("|") == 4
     }
     folders = {path.parent.name for path in (ROOT / "rewindow").glob("*/__init__.py")}
     assert folders - {"location"} <= rooms, folders - rooms
-    assert {room for room in rooms if re.fullmatch("[a-z_]+", room)} - {"room"} <= folders, (
+    assert {room for room in rooms if re.fullmatch("[a-z_]+", room)} - {"package"} <= folders, (
         rooms - folders
     )
+
+
+@pytest.mark.parametrize("page", [TEXT, TABLES], ids=["architecture", "tables"])
+def test_modules_and_functions_named_by_the_page_exist(page: str) -> None:
+    codes = {code for code in re.findall(r"`([^`\n]+)`", page) if MODULE.fullmatch(code)}
+    packages = {path.parent.name for path in (ROOT / "rewindow").glob("*/__init__.py")}
+    names = sorted(code for code in codes if code.split(".")[0] in packages)
+    assert names
+    missing = [name for name in names if not is_module_or_attribute(f"rewindow.{name}")]
+    assert not missing
+
+
+def is_module_or_attribute(name: str) -> bool:
+    path = ROOT / name.replace(".", "/")
+    if path.with_suffix(".py").is_file() or (path / "__init__.py").is_file():
+        return True
+    module, _, attribute = name.rpartition(".")
+    source = (ROOT / module.replace(".", "/")).with_suffix(".py")
+    return source.is_file() and bool(re.search(rf"\b(def|class) {attribute}\b", source.read_text()))

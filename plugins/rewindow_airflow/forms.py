@@ -55,8 +55,8 @@ def applications(config: Config) -> list[str]:
     """Returns the names of all applications: those in the configured folders, then those that
     rewindow.toml makes: of streams, and without code.
 
-    They are those of `operators.catalog.application_names`, which imports what is too much for
-    parsing a DAG.
+    `rewindow.loading.catalog.application_names` returns the same names, but its imports are too
+    slow for the parsing of a DAG.
     """
     own = _own(config)
     made = {*config.made_applications, *config.defined_applications}

@@ -1,6 +1,6 @@
 """Commit of a group: outputs in any order, then facts and with them the seals, the checkpoint last.
 
-Every commit checks the epoch on the snapshot that it commits on (`tables.fence`). Nothing of a
+Every commit checks the epoch on the snapshot that it commits on (`storage.fence`). Nothing of a
 group can be read before its facts are committed, and no checkpoint is ahead of a table.
 """
 

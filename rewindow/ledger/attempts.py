@@ -1,11 +1,11 @@
 """Attempts and epochs: who may write for a replay, how each attempt went, and how often it failed
 (R89 to R91).
 
-A launcher calls, in this order: `attempts_since_checkpoint` (to give up beyond the allowed number),
-`take_over` (leases and the next epoch), starts the process, `begin_attempt`; and `end_attempt` when
-the process is gone, however it went. The job itself calls `report_progress` after each commit
-group. Each write of an attempt first holds the replay's row under the condition that its epoch is
-still the newest; otherwise it is a FencedError and nothing is written.
+A launcher calls `since_checkpoint`, to give up after the allowed number of failures, and
+`Ledger.take_over` for leases and the next epoch, and starts the job. The job calls `begin`, `report_progress` after each commit group,
+and `end`. The launcher calls `end` for a job that could not. Each write of an attempt first locks
+the replay's row under the condition that its epoch is still the newest; otherwise it raises
+FencedError and writes nothing.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ there:
 | before close_publication | all done, row open | repeats step 5, closes |
 
 A publication or undo that cannot be finished, since its source is damaged or gone, is given up:
-`withdraw_publication` when no table holds it, else `open_withdrawal`, an act with a number of its
-own that puts the tables back and is finished like any other. A replay has at most one publication
+`withdraw` if no table has it; otherwise `open_withdrawal`, an act with a separate number that
+restores the tables and is finished like any other. A replay has at most one publication
 that stands: the undo of a replay takes back all of its publications, also those that lie below
 others.
 

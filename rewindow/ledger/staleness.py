@@ -1,6 +1,4 @@
-"""Stale ranges: windows published from a state that has since changed, to be replayed next (design,
-section 4).
-"""
+"""Stale ranges: windows published from a state that has since changed, to be replayed next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the state before a replay's range comes from (design, state at the borders of a replay)."""
+"""Finds the state before a replay's range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publishing: the range of a replay made visible in the published tables (design, section 7).
+"""Publishing: the range of a replay made visible in the published tables.
 
 A publication is a row in the ledger before its first commit, then one commit to each of its tables,
 then closed. It may be killed anywhere: whoever publishes or undoes next rolls it forward first. The

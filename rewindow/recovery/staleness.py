@@ -1,5 +1,4 @@
-"""Staleness: windows published from a state that has since changed (design, state at the borders).
-Pure arithmetic.
+"""Staleness: windows published from a state that has since changed. Pure arithmetic.
 
 Every publication keeps the digests of the states that its replay saved, mark 0 included, and where
 its start state came from. From these alone it follows which windows are stale, however publications

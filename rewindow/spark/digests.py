@@ -1,4 +1,4 @@
-"""Digests: an order-free fingerprint of what a window holds (design, digest and certificate).
+"""Digests: order-free fingerprints of the rows of windows.
 
 Per window: the number of tuples and two sums of 64-bit row hashes, modulo 2^64. Neither order nor
 partitioning nor the files changes them; a duplicate does. Columns that hold a float anywhere are
@@ -7,7 +7,7 @@ covers whole rows, floats together with the exact columns of their row (X17). Wh
 digests differ, the rows are compared within a tolerance.
 
 A digest guards against errors, not against an adversary: who may choose the tuples can construct
-two windows with equal sums, since sums of hashes are linear (docs/architecture.md).
+two windows with equal sums, since sums of hashes are linear (docs/tables.md).
 
 What counts as equal, and what does not:
 

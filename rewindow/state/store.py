@@ -45,7 +45,7 @@ from rewindow.state.files import (
 from rewindow.storage.delta import plain_schema
 
 CHANGES_SHARE = 0.5
-"""What changed since is kept beside the base up to this share of it (design, increments)."""
+"""Largest size of the changes next to the base, as a share of the base."""
 STEPS_MAX = 16
 """Steps after which the base is written anew, however small they are: each has a file for each
 bucket."""

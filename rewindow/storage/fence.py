@@ -1,5 +1,4 @@
-"""The fence: how an attempt makes sure that no older attempt can commit any more (design, tables
-and commits).
+"""The fence: prevents commits of older attempts.
 
 The transaction version of a table packs the attempt's epoch and the mark, which is the number of
 windows of the replay that the table holds: version = (epoch << 40) | mark. An attempt fences a
