@@ -1,19 +1,29 @@
-"""Writes the part of docs/library.md about each operator; a test fails while it is out of date."""
+"""Writes the operators of docs/library*.md; a test fails while a page is out of date."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from rewindow.loading.library import catalogue
+from rewindow.loading.library import EXAMPLES, catalogue
 
 MARK = "<!-- written by scripts/library_page.py -->\n"
+DOCS = Path(__file__).parent.parent / "docs"
+JOINS = {"Deduplicate", "Enrich", "Join"}
+EVENT_TIME = {"AggregateWindows", "FillGaps", "Heartbeat", "Merge", "Metronome", "SplitLate"}
+OPERATORS = {
+    "library.md": EXAMPLES.keys() - JOINS - EVENT_TIME,
+    "library_joins.md": JOINS,
+    "library_event_time.md": EVENT_TIME,
+}
+"""Names of the operators that a page describes."""
 
 
-def written(page: str) -> str:
-    """Returns the page with its introduction and the present catalogue."""
-    return f"{page.partition(MARK)[0]}{MARK}\n{catalogue()}"
+def written(name: str) -> str:
+    """Returns a page with its introduction and the present catalogue."""
+    introduction = (DOCS / name).read_text().partition(MARK)[0]
+    return f"{introduction}{MARK}\n{catalogue(OPERATORS[name])}"
 
 
 if __name__ == "__main__":
-    path = Path(__file__).parent.parent / "docs" / "library.md"
-    path.write_text(written(path.read_text()))
+    for page in OPERATORS:
+        (DOCS / page).write_text(written(page))

@@ -2,10 +2,10 @@
 (R89 to R91).
 
 A launcher calls `since_checkpoint`, to give up after the allowed number of failures, and
-`Ledger.take_over` for leases and the next epoch, and starts the job. The job calls `begin`, `report_progress` after each commit group,
-and `end`. The launcher calls `end` for a job that could not. Each write of an attempt first locks
-the replay's row under the condition that its epoch is still the newest; otherwise it raises
-FencedError and writes nothing.
+`Ledger.take_over` for leases and the next epoch, and starts the job. The job calls `begin`,
+`report_progress` after each commit group, and `end`. The launcher calls `end` for a job that could
+not. Each write of an attempt first locks the replay's row under the condition that its epoch is
+still the newest; otherwise it raises FencedError and writes nothing.
 """
 
 from __future__ import annotations

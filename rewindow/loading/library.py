@@ -6,7 +6,7 @@ import inspect
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from importlib import import_module
@@ -219,10 +219,14 @@ def describe_operator(name: str) -> OperatorPage:
     )
 
 
-def catalogue() -> str:
-    """Returns the part of docs/library.md about each operator."""
+def catalogue(names: Iterable[str]) -> str:
+    """Returns the part of a page of the documentation about some operators, in alphabetical order.
+
+    Args:
+        names: of the classes.
+    """
     parts = []
-    for name in sorted(EXAMPLES):
+    for name in sorted(names):
         page = describe_operator(name)
         parts += [f"## {name}", "", page.line, ""]
         parts += [page.about, ""] if page.about else []
