@@ -19,9 +19,11 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from rewindow.cli import app
+from rewindow.errors import RangeError
 from rewindow.operators import GapSettings, gap_report
 from rewindow.operators.heartbeat.function import HeartbeatSettings, heartbeat
 from rewindow.settings.config import Config
+from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -190,6 +192,13 @@ def test_settings_in_the_docs_are_valid(page: str, tmp_path: Path) -> None:
             stream.setdefault("arrived_at", "at")
         Config.model_validate(content)
         assert content, (page, number)
+
+
+def test_message_on_the_page_of_errors_is_one_of_rewindow() -> None:
+    (block,) = blocks("docs/errors.md", "text")
+    with pytest.raises(RangeError) as caught:
+        WindowRange(57_150_730, 57_150_725)
+    assert block.content.rstrip() == f"error: {caught.value}"
 
 
 def test_wrong_command_in_the_docs_is_detected() -> None:
