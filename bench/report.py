@@ -1,6 +1,4 @@
-"""docs/benchmarks.md: what was measured, what it is held against, and whether the aim is
-reached.
-"""
+"""Writes docs/benchmarks.md: each measurement, the figure to compare with, and the verdict."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-APART = "## Measured apart"
+APART = "## Measured separately"
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
 
@@ -44,12 +42,12 @@ def write_report(rows: list[Row], millions: int) -> Path:
         "",
         f"Measured on {machine}, Python {platform.python_version()}, Spark `local[2]`, by `make "
         "bench`",
-        f"({millions} M tuples). Ratios are of one run, in one process where that makes sense; "
+        f"({millions} M tuples). Ratios are of one run, in one process where possible; "
         "single times on a",
-        "shared machine vary by a third. What a figure is held against was run in the same "
+        "shared machine vary by a third. The figures to compare with were measured in the same "
         "session, warm.",
         "",
-        "| what | measured | beside | aim | |",
+        "| what | measured | compared with | aim | |",
         "|---|---|---|---|---|",
         *(
             f"| {row.what} | {row.measured} | {row.beside} | {row.aim} | {row.verdict} |"
