@@ -12,8 +12,7 @@ from rich.progress import Progress
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, err, out, print_json
 from rewindow.delivery.deliver import DeliveryResult
-from rewindow.delivery.deliver import deliver as deliver_windows
-from rewindow.delivery.targets import target_of
+from rewindow.delivery.targets import deliver_to
 from rewindow.errors import InputError, RewindowError
 from rewindow.sequences import quantity
 from rewindow.settings.config import Config, Delivery
@@ -93,15 +92,13 @@ def _deliver(
     dry_run: bool,
     is_quiet: bool,
 ) -> DeliveryResult:
-    target = target_of(config, delivery.target, create=create and not dry_run)
     with Progress(console=err, disable=is_quiet or not err.is_terminal, transient=True) as bar:
         task = bar.add_task(f"{delivery.output} to {delivery.target}", total=None)
-        return deliver_windows(
+        return deliver_to(
             config,
             delivery.output,
             delivery.target,
-            target,
-            at_least_once=config.targets[delivery.target].at_least_once,
+            create=create,
             dry_run=dry_run,
             report=lambda done, of: bar.update(task, completed=done, total=of),
         )

@@ -5,13 +5,53 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import os
+from collections.abc import Callable
 from pathlib import Path
 
+from rewindow.delivery.deliver import DeliveryResult, deliver
 from rewindow.delivery.files import FileTarget
 from rewindow.delivery.target import AT_LEAST_ONCE, EXACTLY_ONCE, Target
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
 from rewindow.settings.config import Config, TargetConfig
+
+
+def deliver_to(
+    config: Config,
+    output: str,
+    target: str,
+    *,
+    create: bool = False,
+    dry_run: bool = False,
+    report: Callable[[int, int], None] = lambda done, of: None,
+) -> DeliveryResult:
+    """Writes the published windows of an output to a target, if their rows differ there.
+
+    If nothing has changed since the last run, it writes nothing. After a crash, call it again: it
+    writes the windows that the target does not store yet.
+
+    Args:
+        output: a published output, as `application.output`.
+        target: section [targets.NAME] of the settings.
+        create: whether to create a table that does not exist, in PostgreSQL only.
+        dry_run: whether to count the windows without writing them.
+        report: called with the number of windows that are done, and the number of all windows.
+
+    Raises:
+        InputError: no output or target has this name, or its settings or its table are wrong.
+        OverlapError: another process delivers to the target.
+        DeliveryError: a publication is not finished, or the target has failed.
+        TableError: a window of the published table has more or fewer rows than its seal counts.
+    """
+    return deliver(
+        config,
+        output,
+        target,
+        target_of(config, target, create=create and not dry_run),
+        at_least_once=config.targets[target].at_least_once,
+        dry_run=dry_run,
+        report=report,
+    )
 
 
 def target_of(config: Config, name: str, *, create: bool = False) -> Target:

@@ -1,14 +1,8 @@
-"""The verbs that plan, run and end jobs, as functions: the command line calls these, and so may a
-program.
+"""The verbs that plan, run and end jobs. `rewindow.Project` and the command line call them.
 
-    config = rewindow.Config.load("rewindow.toml")
-    rewindow.record(config, "clicks", end=True)
-    replay = rewindow.replay(config, "spending", mode="at_least_once")
-    rewindow.publish(config, replay.replay_id)
-
-A job is a Spark process of its own, and is begun again when it was killed; the function returns
-when it has ended, or raises its error. It is told the settings' file, the state folder and the
-master, and reads all else in the file.
+A job is a separate Spark process, which is started again if it was killed. A function returns when
+its job has ended, or raises the job's error. The job gets the path of the settings file, the state
+folder and the master, and reads all other settings in the file.
 """
 
 from __future__ import annotations

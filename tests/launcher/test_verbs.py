@@ -1,24 +1,26 @@
-"""The verbs as functions of the package: loaded when asked for, and each once on a real replay, in
-one session.
-"""
+"""The verbs as methods of a project: imported on use, and each called on a real replay."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import fields
 from datetime import timedelta
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import rewindow
+import rewindow.project
 from rewindow.errors import InputError
 from rewindow.launcher import loop
 from rewindow.ledger.replays import ReplayState
 from rewindow.planning.request import ReplayOptions, ReplayRequest
+from rewindow.project import VERBS
 from rewindow.publication.result import PublicationResult
 from rewindow.recording.result import RecordResult
 from tests.recovery.here import jobs_here
@@ -56,14 +58,19 @@ def loaded(code: str, *libraries: str) -> set[str]:
 
 def test_importing_the_package_loads_no_heavy_library() -> None:
     assert loaded("import rewindow; dir(rewindow)", *HEAVY) == set()
-    names = [name for name in rewindow.__all__ if name != "check"]
-    every = "import rewindow; [getattr(rewindow, name) for name in " + repr(names) + "]"
+    names = [name for name in VERBS if name != "check"]
+    every = f"import rewindow; p = rewindow.Project; [getattr(p, name) for name in {names!r}]"
     assert loaded(every, "pyspark", "airflow", "great_expectations") == set()
 
 
-def test_every_exported_name_loads_has_a_docstring_and_accepts_settings_first() -> None:
-    for name in rewindow.__all__:
-        assert getattr(rewindow, name).__doc__, name
+def test_every_verb_is_a_method_with_a_docstring() -> None:
+    for name in VERBS:
+        function = getattr(rewindow.Project, name)
+        assert function.__doc__, name
+        assert next(iter(signature(function).parameters)) == "config", name
+    # Type checkers read the same names in the class.
+    source = Path(rewindow.project.__file__).read_text()
+    assert re.findall(r"^        (\w+) = VerbMethod", source, re.MULTILINE) == list(VERBS)
     assert set(rewindow.__all__) <= set(dir(rewindow))
     with pytest.raises(AttributeError, match='has no "nosuch"'):
         rewindow.nosuch  # noqa: B018
@@ -101,13 +108,13 @@ def test_python_api_covers_the_whole_life_of_a_replay(
 ) -> None:
     monkeypatch.setattr(loop, "run", jobs_here(spark))
     config = make_project(tmp_path).config
+    project = rewindow.Project(config.file)
     lines: list[str] = []
-    draft = rewindow.plan(config, "totals", first=FIRST, last=LAST)
+    draft = project.plan("totals", first=FIRST, last=LAST)
     assert (draft.plan.range.first, draft.plan.range.last) == (FIRST, LAST)
-    assert rewindow.list_replays(config) == []
+    assert project.list_replays() == []
 
-    replay = rewindow.replay(
-        config,
+    replay = project.replay(
         "totals",
         replay_id="one",
         group_windows=20,
@@ -115,28 +122,24 @@ def test_python_api_covers_the_whole_life_of_a_replay(
     )
     assert (replay.replay_id, replay.state, replay.epoch) == ("one", ReplayState.ENDED, 1)
     assert lines[0] == f"replay one: {WINDOWS} windows [{FIRST}, {LAST}], exactly once"
-    assert rewindow.resume(config, "one").epoch is None
+    assert project.resume("one").epoch is None
 
-    assert rewindow.status(config, "one").row.mark == WINDOWS
-    assert [row.replay_id for row in rewindow.list_replays(config, "totals", state="ended")] == [
-        "one"
-    ]
-    assert rewindow.why(config, "totals", str(FIRST + 1)).replay == "one"
-    assert rewindow.list_errors(config, "one") == []
-    assert rewindow.gaps(config, "events").to_dict()["first"] == FIRST
-    assert [entry.name for entry in rewindow.streams(config)] == ["events"]
-    assert rewindow.certify(config, "one", "one").equal
+    assert project.status("one").row.mark == WINDOWS
+    assert [row.replay_id for row in project.list_replays("totals", state="ended")] == ["one"]
+    assert project.why("totals", str(FIRST + 1)).replay == "one"
+    assert project.list_errors("one") == []
+    assert project.gaps("events").to_dict()["first"] == FIRST
+    assert [entry.name for entry in project.streams()] == ["events"]
+    assert project.certify("one", "one").equal
 
-    assert rewindow.check(config, "one").verdict == "passed"
-    published = rewindow.publish(config, "one")
+    assert project.check("one").verdict == "passed"
+    published = project.publish("one")
     assert (published.kind, published.first, published.last) == ("publish", FIRST, LAST)
-    assert set(rewindow.read_published(config, "totals")) == {
-        output.name for output in draft.plan.outputs
-    }
-    assert rewindow.undo(config, "one").kind == "undo"
-    assert rewindow.purge(config, timedelta(0)).bytes > 0
+    assert set(project.read_published("totals")) == {output.name for output in draft.plan.outputs}
+    assert project.undo("one").kind == "undo"
+    assert project.purge(timedelta(0)).bytes > 0
     assert (config.replay_root("one") / "checkpoints").exists(), "a dry run deletes nothing"
-    assert rewindow.abandon(config, "one", reason="seen").state is ReplayState.ABANDONED
+    assert project.abandon("one", reason="seen").state is ReplayState.ABANDONED
 
 
 def test_function_in_the_python_guide_replays_checks_and_publishes(
@@ -154,10 +157,13 @@ def test_function_in_the_python_guide_replays_checks_and_publishes(
     namespace: dict[str, Any] = {}
     monkeypatch.chdir(tmp_path)
     exec(block, namespace)
-    assert namespace["config"].state == config.state
-    assert namespace["replay_and_publish"](config, "totals").row.state is ReplayState.PUBLISHED
+    assert namespace["project"].config.state == config.state
+    assert (
+        namespace["replay_and_publish"](namespace["project"], "totals").row.state
+        is ReplayState.PUBLISHED
+    )
 
 
 def test_unknown_stream_starts_no_recording_job(tmp_path: Path) -> None:
     with pytest.raises(InputError, match='stream "nosuch" is unknown'):
-        rewindow.record(rewindow.Config(state=tmp_path), "nosuch")
+        rewindow.Project(rewindow.Config(state=tmp_path)).record("nosuch")

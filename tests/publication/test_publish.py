@@ -461,8 +461,6 @@ def test_publication_without_a_source_or_commit_is_withdrawn_with_its_reason(
     assert book(config).publications.unfinished() == [] and book(config).leases.held() == []
 
 
-def test_read_published_is_exported_lazily(config: Config) -> None:
-    import rewindow
-
+def test_application_without_publications_has_no_published_rows(config: Config) -> None:
     with pytest.raises(InputError, match="is not published"):
-        rewindow.read_published(config, "app")
+        read_published(config, "app")
