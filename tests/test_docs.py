@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -199,6 +200,43 @@ def test_message_on_the_page_of_errors_is_one_of_rewindow() -> None:
     with pytest.raises(RangeError) as caught:
         WindowRange(57_150_730, 57_150_725)
     assert block.content.rstrip() == f"error: {caught.value}"
+
+
+@pytest.mark.parametrize("page", [name for name in NAMES if name != "CHANGELOG.md"])
+def test_page_is_short_enough_to_read(page: str) -> None:
+    lines_max = 120 if page == "README.md" else 250
+    assert len((ROOT / page).read_text().splitlines()) <= lines_max
+
+
+def test_readme_starts_with_twelve_lines_to_run() -> None:
+    (block,) = blocks("README.md", "bash")
+    assert len(block.content.splitlines()) == 12
+
+
+@pytest.mark.jvm
+@pytest.mark.long
+def test_twelve_lines_of_the_readme_publish_and_recover(tmp_path: Path) -> None:
+    (block,) = blocks("README.md", "bash")
+    clone = tmp_path / "clone"
+    clone.mkdir()
+    (clone / ".rewindow").symlink_to(ROOT / ".rewindow")
+    script = f"set -e\nshopt -s expand_aliases\n{block.content}"
+    environment = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
+    ended = subprocess.run(
+        ["bash", "-c", script],
+        cwd=clone,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stdout
+    (shown,) = blocks("README.md", "text")
+    for line in shown.content.splitlines():
+        # The times at the end of lines differ, and so do the widths of columns.
+        words = re.sub(r" in [\d.]+ s\b.*|[\d.]+ s$", "", line).split()
+        pattern = r"\s+".join(map(re.escape, words))
+        assert re.search(pattern, ended.stdout), f"{line}\n\n{ended.stdout}"
 
 
 def test_wrong_command_in_the_docs_is_detected() -> None:
