@@ -22,7 +22,7 @@ _STRIP_HEIGHT = 8
 
 
 @dataclass(frozen=True)
-class Step:
+class StepBox:
     """A box of the first row: a step of a replay and its figures."""
 
     x: int
@@ -74,7 +74,7 @@ def draw_first_screen(replays: Sequence[ReplayReport]) -> str:
     )
 
 
-def _steps(report: ReplayReport) -> list[Step]:
+def _steps(report: ReplayReport) -> list[StepBox]:
     counts = report.counts
     groups = set()
     for attempt in report.attempts:
@@ -91,7 +91,7 @@ def _steps(report: ReplayReport) -> list[Step]:
     steps = []
     x = _MARGIN
     for title, words in texts:
-        steps.append(Step(x, title, words))
+        steps.append(StepBox(x, title, words))
         x += _BOX_WIDTH + _BOX_GAP
     return steps
 
