@@ -4,6 +4,7 @@ are files.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path, PosixPath
 from typing import IO, Any
 
@@ -18,7 +19,9 @@ class FolderLocation(PosixPath, LocalLocation):  # type: ignore[misc]
     """
 
     def __init__(self, *parts: Any) -> None:
-        pass
+        # Up to Python 3.11, a path is complete after __new__; LocalLocation.__init__ must not run.
+        if sys.version_info >= (3, 12):
+            PosixPath.__init__(self, *parts)
 
     @property
     def uri(self) -> str:  # type: ignore[override]
