@@ -56,7 +56,9 @@ def staged_seals(facts: Table, port: str, windows: WindowRange) -> pa.Table:
         newest = np.append(~again, True)
         newest = attempt == attempt[newest][np.cumsum(newest) - newest]
         rows = in_order(
-            rows.filter(pa.array(newest)).group_by(rows.column_names).aggregate([]),
+            rows.filter(pa.array(newest))
+            .group_by(rows.column_names, use_threads=False)
+            .aggregate([]),
             "window_id",
         )
     return rows
