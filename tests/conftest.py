@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from hypothesis import settings
 import rewindow.location as places
 from rewindow.settings.config import Config
 from tests.folders import FolderFactory, FolderLocation
-from tests.small_frames import SMALL_FRAMES
+from tests.small_frames import ONE_TASK, SMALL_FRAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -208,6 +209,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from rewindow.spark.session import spark_session
     from rewindow.spark.settings import DRIVER_OPTIONS
     from tests.java_names import remember_java_names
+    from tests.local_permissions import set_permissions_in_the_jvm
 
     remember_java_names()
     jars = Path(__file__).parent.parent / ".rewindow" / "jars"
@@ -218,10 +220,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             driver_memory="2g",
             jars=str(jars),
             # Plans live for one query: with much room for what is new, little of it is copied.
-            conf={DRIVER_OPTIONS: "-Xms1g -Xmn600m"},
+            conf={DRIVER_OPTIONS: "-Xms1700m -Xmn1200m"},
         ),
     )
-    session = spark_session(config, "tests", quick=True, extra_conf=SMALL_FRAMES)
+    session = spark_session(config, "tests", quick=True, extra_conf=SMALL_FRAMES | ONE_TASK)
     session.sparkContext.setLogLevel("ERROR")
+    set_permissions_in_the_jvm(session)
+    context = session.sparkContext
+    context.parallelize = partial(context.parallelize, numSlices=1)  # type: ignore[method-assign]
     yield session
     session.stop()

@@ -20,6 +20,13 @@ SMALL_FRAMES = {
     "spark.sql.ui.explainMode": "simple",
 }
 
+ONE_TASK = {
+    "spark.sql.files.minPartitionNum": "1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
+}
+"""Has files, ranges and literal rows read in one task, in the session that tests share. Jobs that a
+test submits read them in two."""
+
 
 def small_frames_toml() -> str:
     """Returns the settings as the table `[spark.conf]` of a rewindow.toml."""
