@@ -209,7 +209,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from rewindow.spark.session import spark_session
     from rewindow.spark.settings import DRIVER_OPTIONS
     from tests.java_names import remember_java_names
-    from tests.local_permissions import set_permissions_in_the_jvm
+    from tests.light_hadoop import make_hadoop_light
 
     remember_java_names()
     jars = Path(__file__).parent.parent / ".rewindow" / "jars"
@@ -225,8 +225,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     session = spark_session(config, "tests", quick=True, extra_conf=SMALL_FRAMES | ONE_TASK)
     session.sparkContext.setLogLevel("ERROR")
-    set_permissions_in_the_jvm(session)
+    make_hadoop_light(session)
     context = session.sparkContext
+    for form in ("callSite.short", "callSite.long"):
+        context.setLocalProperty(form, "a test")  # Spark else reads the stack for every RDD.
     context.parallelize = partial(context.parallelize, numSlices=1)  # type: ignore[method-assign]
     yield session
     session.stop()
