@@ -191,7 +191,14 @@ def test_heartbeat_rejects_columns_reserved_for_tables(name: str) -> None:
     assert "columns value and Value are one to a table" in beat.wrong_properties()[0].message
 
 
-@pytest.mark.parametrize("cuts", [[0, 5], [0, 2, 3, 5], [0, 1, 4, 5]])
+@pytest.mark.parametrize(
+    "cuts",
+    [
+        [0, 2, 3, 5],
+        pytest.param([0, 5], marks=pytest.mark.long),
+        pytest.param([0, 1, 4, 5], marks=pytest.mark.long),
+    ],
+)
 def test_ended_recording_has_its_last_timer_at_its_end_and_none_later(
     spark: SparkSession,
     cuts: list[int],

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 UNIT_US = 250
 END_US = 24_000
 CASES = 270
-DRAWS = pytest.mark.parametrize("draw", range(3))
+DRAWS = pytest.mark.parametrize(
+    "draw", [0, *(pytest.param(draw, marks=pytest.mark.long) for draw in (1, 2))]
+)
 """Several settings in each run: one setting leaves most modes untested."""
 Case = list[Arrival]
 S = Decimal(1_000_000)

@@ -28,7 +28,7 @@ CASES = 300
 """The range begins beside the grid; the periods of seasonal columns are up to 100."""
 
 
-@pytest.mark.parametrize("look_back", [BACK, 137])
+@pytest.mark.parametrize("look_back", [pytest.param(BACK, marks=pytest.mark.long), 137])
 def test_rows_before_the_range_are_sources_up_to_look_back(
     spark: SparkSession,
     look_back: int,

@@ -41,7 +41,7 @@ KEYS = {
     "delays": ["origin"],
     "ranks": ["carrier"],
 }
-SAMPLE = 16
+SAMPLE = 10
 """Damages of each output that a run of the tests plants; the long tests plant all."""
 
 
