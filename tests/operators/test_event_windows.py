@@ -47,7 +47,13 @@ PIECES = 6
 GROUPS = 3
 RECORDINGS = 30
 DRAWS = pytest.mark.parametrize(
-    "draw", [0, *(pytest.param(draw, marks=pytest.mark.long) for draw in (1, 2, 3))]
+    "draw",
+    [
+        0,
+        pytest.param(1, marks=pytest.mark.long),
+        pytest.param(2, marks=pytest.mark.exhaustive),
+        pytest.param(3, marks=pytest.mark.exhaustive),
+    ],
 )
 """Several settings in each run: one setting leaves most modes untested."""
 WIDTH_US = 1_000

@@ -733,6 +733,12 @@ def test_drawn_table_is_recorded_row_by_row(bench: Bench, seed: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(20, 400))
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *range(20, 120),
+        *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(120, 400)),
+    ],
+)
 def test_more_drawn_tables_are_recorded_row_by_row(bench: Bench, seed: int) -> None:
     check(bench, seed)

@@ -166,6 +166,7 @@ def check_lost(
     return check
 
 
+@pytest.mark.exhaustive
 def test_group_whose_finished_task_ran_again_is_lost_in_at_most_once(
     on_cluster: Project,
     workers: dict[str, Worker],
@@ -286,7 +287,10 @@ def test_exactly_once_repeats_the_task_of_a_killed_worker(
     check_promise(on_cluster.config, plan, baseline)
 
 
-@pytest.mark.parametrize("when", ["before the replay", "during the replay"])
+@pytest.mark.parametrize(
+    "when",
+    [pytest.param("before the replay", marks=pytest.mark.exhaustive), "during the replay"],
+)
 def test_replay_rejects_a_worker_with_its_own_state_folder_and_resume_completes(
     when: str,
     on_cluster: Project,

@@ -7,6 +7,7 @@ import pytest
 from tests.recovery.container_simulation import RULES, run
 
 RUNS = 40
+RUNS_MORE = 240
 RUNS_MANY = 600
 SEEDS_MAX = 2000
 FIRST_SEED = {
@@ -28,8 +29,15 @@ def test_containers_keep_their_promises_under_any_crash() -> None:
 
 
 @pytest.mark.long
-def test_containers_keep_their_promises_in_many_more_runs() -> None:
-    check(range(RUNS, RUNS_MANY))
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        range(RUNS, RUNS_MORE),
+        pytest.param(range(RUNS_MORE, RUNS_MANY), marks=pytest.mark.exhaustive),
+    ],
+)
+def test_containers_keep_their_promises_in_many_more_runs(seeds: range) -> None:
+    check(seeds)
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule])

@@ -90,7 +90,9 @@ def given(project: Project, spark: SparkSession) -> list[tuple[str, Tuple]]:
 @pytest.mark.recovery_matrix
 @pytest.mark.xdist_group("event_time_kills")  # they share the undisturbed replay
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize(
+    "mode", ["exactly_once", pytest.param("at_least_once", marks=pytest.mark.exhaustive)]
+)
 def test_event_time_results_are_unchanged_through_kills(
     mode: str,
     project: Project,

@@ -186,7 +186,14 @@ def test_at_most_once_loses_and_lists_the_group_in_progress(
 
 
 @pytest.mark.recovery_matrix
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "mode",
+    [
+        "exactly_once",
+        "at_most_once",
+        pytest.param("at_least_once", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_promise_is_kept_when_only_the_jvm_is_killed_and_when_a_zombie_wakes(
     mode: str,
     project: Project,

@@ -8,6 +8,7 @@ from rewindow.application import MODES, Mode
 from tests.recovery.simulation import run
 
 RUNS = 60
+RUNS_MORE = 800
 RUNS_MANY = 2000
 RULES = [
     (Mode.EXACTLY_ONCE, "compare and set"),
@@ -35,8 +36,15 @@ def test_protocol_keeps_its_promise_under_any_crash(mode: Mode) -> None:
 
 @pytest.mark.recovery_matrix
 @pytest.mark.parametrize("mode", MODES.values(), ids=str)
-def test_protocol_keeps_its_promise_in_many_more_runs(mode: Mode) -> None:
-    check(mode, range(RUNS, RUNS_MANY))
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        range(RUNS, RUNS_MORE),
+        pytest.param(range(RUNS_MORE, RUNS_MANY), marks=pytest.mark.exhaustive),
+    ],
+)
+def test_protocol_keeps_its_promise_in_many_more_runs(mode: Mode, seeds: range) -> None:
+    check(mode, seeds)
 
 
 @pytest.mark.parametrize(("mode", "rule"), RULES)
