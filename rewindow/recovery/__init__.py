@@ -1,5 +1,5 @@
-"""Recovery as arithmetic: from what tables hold, to the first window, losses, commit groups and
-guarantees. No I/O.
+"""Pure functions for recovery: from the marks that tables have reached to the first window to
+compute, losses, commit groups and guarantees. No I/O.
 """
 
 from rewindow.recovery.containers import (

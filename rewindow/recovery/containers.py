@@ -39,22 +39,24 @@ def guarantees(
     sources: Mapping[str, Iterable[str]],
     unset: Collection[str] = (),
 ) -> dict[str, Guarantee]:
-    """Returns the guarantee of each operator (R48 to R50).
+    """Returns the guarantee of each operator.
 
     An at-least-once operator upstream weakens no guarantee, because its readers use one attempt of
-    each window (R42).
+    each window.
 
     Args:
         modes: mode of each operator, in topological order.
         sources: the operators that feed each operator.
         unset: operators for which the user has not set a mode.
 
+    Rules: R42, R48 to R50
+
     >>> modes = {"a": Mode.AT_LEAST_ONCE, "b": Mode.EXACTLY_ONCE}
     >>> guarantees(modes, {"b": ["a"]}, unset={"b"})["b"].reason
     'b is exactly once, by default, and nothing upstream may lose windows'
     """
     losing: dict[str, list[str]] = {}
-    found = {}
+    by_operator = {}
     for name, mode in modes.items():
         own_loss = [name] if mode.may_lose else []
         upstream_losses = []
@@ -68,13 +70,13 @@ def guarantees(
         rest = "nothing upstream may lose windows"
         if others:
             rest = f"{', '.join(others)} upstream may lose windows"
-        found[name] = Guarantee(
+        by_operator[name] = Guarantee(
             may_lose=bool(losing[name]),
             may_repeat=mode.may_repeat,
             deciding=(name, *others),
             reason=f"{own}, and {rest}",
         )
-    return found
+    return by_operator
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,9 @@ class AfterCrash:
         recomputed: windows to compute that a table already contains, None if there are none.
         lost: table name to the windows that an at-most-once container skips.
         skipped: windows that the state never includes, None if there are none.
-        state_lost: skipped windows that a table contains; their rows stay (X2).
+        state_lost: skipped windows that a table contains; their rows stay.
+
+    Rules: X2
     """
 
     restored: int
@@ -106,7 +110,7 @@ def after_crash(
     started: int = 0,
     furthest: int = 0,
 ) -> AfterCrash:
-    """Returns where the next attempt resumes (R10 to R15, R38), see `resume`.
+    """Returns where the next attempt resumes, as windows instead of the marks of `resume`.
 
     Args:
         mode: recovery mode of the container.
@@ -119,10 +123,12 @@ def after_crash(
     Raises:
         CheckpointError: no checkpoint can be loaded.
 
+    Rules: R10 to R15, R38
+
     >>> after_crash(Mode.EXACTLY_ONCE, WindowRange(100, 109), [0, 3], {"out": 5}).recomputed
     WindowRange(first=103, last=104)
     """
-    found = resume(
+    start = resume(
         mode,
         checkpoints,
         done,
@@ -136,21 +142,21 @@ def after_crash(
         return WindowRange(offset + first, offset + last) if first <= last else None
 
     lost = {}
-    for name, (first, last) in found.lost.items():
+    for name, (first, last) in start.lost.items():
         part = between(first, last)
         if part is not None:
             lost[name] = part
     furthest = max([furthest, *done.values()])
     skipped = None
     state_lost = None
-    if found.skipped:
-        first, last = found.skipped
+    if start.skipped:
+        first, last = start.skipped
         skipped = between(first, last)
         state_lost = between(first, min(last, furthest))
     return AfterCrash(
-        restored=offset + found.restore,
-        first=offset + found.first,
-        recomputed=between(found.first, furthest),
+        restored=offset + start.restore,
+        first=offset + start.first,
+        recomputed=between(start.first, furthest),
         lost=lost,
         skipped=skipped,
         state_lost=state_lost,
@@ -162,9 +168,11 @@ class OpenWindows:
     """The windows of a range that a container opens when windows were lost upstream.
 
     Attributes:
-        opened: windows that at least one input port has (R31).
-        partial: opened windows that some ports lack, with the names of those ports (R35).
+        opened: windows that at least one input port has.
+        partial: opened windows that some ports lack, with the names of those ports.
         lost: windows that no port has.
+
+    Rules: R31, R35
     """
 
     opened: tuple[WindowRange, ...]
@@ -176,15 +184,17 @@ def open_windows(
     windows: WindowRange,
     missing: Mapping[str, Iterable[WindowRange]],
 ) -> OpenWindows:
-    """Returns the windows that a container opens, and those that its outputs lose too (R30 to R35).
+    """Returns the windows that a container opens, and those that its outputs lose too.
 
     Args:
         windows: the range of the replay.
         missing: input port to the windows that were lost there; empty for a port that has all.
 
+    Rules: R30 to R35
+
     >>> missing = {"a": [WindowRange(2, 4)], "b": [WindowRange(4, 5)]}
-    >>> found = open_windows(WindowRange(1, 9), missing)
-    >>> [str(part) for part in found.lost], [(str(part), ports) for part, ports in found.partial]
+    >>> result = open_windows(WindowRange(1, 9), missing)
+    >>> [str(part) for part in result.lost], [(str(part), ports) for part, ports in result.partial]
     (['[4, 4]'], [('[2, 3]', ('a',)), ('[5, 5]', ('b',))])
     """
     ids = np.arange(windows.first, windows.last + 1)
@@ -252,7 +262,7 @@ def recovery_times(
     window_seconds: float,
     start_seconds: float,
 ) -> RecoveryTimes:
-    """Returns the cost of a crash in a container (R43 to R46).
+    """Returns the cost of a crash in a container.
 
     A commit group is committed as a whole. So a crash costs half a group on average and a whole
     group at worst, where R46 counts single windows.
@@ -263,6 +273,8 @@ def recovery_times(
         group_windows: windows of a commit group.
         window_seconds: T, measured seconds per window.
         start_seconds: HC, measured seconds to start a job and load the state.
+
+    Rules: R43 to R46
 
     >>> times = recovery_times(Mode.AT_LEAST_ONCE, CheckpointSchedule(60), 10, 0.5, 4)
     >>> times.mean_seconds, times.worst_seconds

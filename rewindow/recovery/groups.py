@@ -1,5 +1,9 @@
-"""Where commit groups end and checkpoints fall (docs/rules/windows_and_checkpoints.md section 5,
-W51).
+"""Chooses where commit groups end and after which windows checkpoints are saved.
+
+A commit group is a run of consecutive windows that is computed and committed together. Longer
+groups spread the fixed cost of a commit over more windows; shorter ones lose less work in a crash.
+
+Rules: W51 (docs/rules/windows_and_checkpoints.md section 5)
 """
 
 from __future__ import annotations
@@ -11,31 +15,38 @@ from rewindow.application import Mode
 
 GROWTH_MAX = 4.0
 _LARGER = 1.5
-"""Groups whose sizes differ by a smaller factor show nothing: chance outweighs it."""
+"""Two groups are compared only if their sizes differ by at least this factor; below it, noise in
+the timings outweighs the difference."""
 _IN_LINE = 2.0
-"""A group is out of line if its time is further off by this factor."""
+"""A group counts as an outlier if its time differs by more than this factor from the group before.
+"""
 _PER_FIXED = 4.0
-"""A group takes at least this many times what every group costs whatever its size."""
+"""A group takes at least this many times as long as the fixed cost of a group."""
 _LEAST_SECONDS = 1e-9
-"""Seconds that a window takes at least, so that one can divide by them."""
+"""Lower bound for the seconds per window, to avoid a division by zero."""
 
 
 @dataclass(frozen=True)
 class CheckpointSchedule:
-    """The windows after which a checkpoint falls due.
+    """The windows after which a checkpoint is due.
 
     Attributes:
-        distance: D, windows from one due checkpoint of the application to the next (W42).
-        multiple: K, a checkpoint waits for the next multiple of it (W45, W46). The operators of a
-            container are saved together, so this is the least common multiple of theirs.
+        distance: D, windows from one due checkpoint of the application to the next.
+        multiple: K, each checkpoint is postponed to the next multiple of K windows. The operators
+            of a container are saved together, so K is the least common multiple of their settings.
+
+    Rules: W42, W45, W46
     """
 
     distance: int
     multiple: int = 1
 
     def is_due(self, window: int) -> bool:
-        """Returns whether a checkpoint falls after a window: ordinals count from 1, across restarts
-        (W43, X7).
+        """Returns whether a checkpoint is due after a window.
+
+        `window` is an index that starts at 0 and continues across restarts.
+
+        Rules: W43, X7
 
         >>> [window for window in range(20) if CheckpointSchedule(6).is_due(window)]
         [5, 11, 17]
@@ -50,8 +61,7 @@ class CheckpointSchedule:
 
     @property
     def gap_max(self) -> int:
-        """The most windows between two checkpoints: they fall due D apart, and each waits for the
-        next multiple of K.
+        """Largest number of windows between two checkpoints: D, rounded up to a multiple of K.
 
         >>> [CheckpointSchedule(*sizes).gap_max for sizes in ((6,), (6, 5), (1, 4))]
         [6, 10, 4]
@@ -59,7 +69,7 @@ class CheckpointSchedule:
         return self.multiple * -(-self.distance // self.multiple)
 
     def next_due(self, window: int) -> int:
-        """Returns the first window at or after a given one after which a checkpoint falls."""
+        """Returns the first window, at or after the given one, after which a checkpoint is due."""
         ordinal = window + 1
         asked = ordinal // self.distance * self.distance
         while True:
@@ -77,15 +87,17 @@ def next_end(
     schedule: CheckpointSchedule,
     cuts: Iterable[int] = (),
 ) -> int:
-    """Returns the last window of the commit group that begins at a window.
+    """Returns the last window of the commit group that starts at `first`.
 
-    A group never reaches past a due checkpoint where the mode has a schedule, past a cut, or past
-    the end of the range.
+    A group ends at the latest at the end of the range, at a cut, and, if the mode saves checkpoints
+    by a schedule, at a due checkpoint.
 
     Args:
         first: the group's first window.
         last: the range's last window.
-        size: windows wished for, at least 1.
+        size: preferred number of windows, at least 1.
+        mode: recovery mode of the container.
+        schedule: when checkpoints are due, for a mode that does not save every group.
         cuts: windows where a group must end, such as the mark of a table that is ahead of the
             checkpoint.
     """
@@ -97,19 +109,20 @@ def next_end(
 
 @dataclass
 class GroupSizer:
-    """Chooses how many windows the next group takes, so that one takes about a target time.
+    """Chooses the number of windows of the next group, so that a group takes about a target time.
 
-    The time of a group is `a + b * windows`, by the last groups of two sizes. Where `a`, which each
-    group costs, would exceed a quarter of a group's time, groups are larger than the target time
-    asks for. A single group that takes far longer than the one before it, of the same size, changes
-    nothing: one of its windows may take long. Two in a row show that the machine has become slower,
-    and then `a` and `b` change alike.
+    The model of a group's time is `a + b * windows`: `a` is the fixed cost of a group and `b` the
+    cost of a window. Both are computed from the last groups of two different sizes. If `a` would
+    exceed a quarter of a group's time, groups become larger than the target time asks for. A single
+    outlier (a group of the same size as the one before that takes far longer) is ignored, because
+    one of its windows may be slow. Two in a row mean that the machine has become slower, so `a` and
+    `b` are scaled by the same factor.
 
     Attributes:
-        fixed: a fixed number instead, or None.
-        target_seconds: wished duration of a group.
-        size: present choice, in windows.
-        size_max: most windows of a group, None without a bound.
+        fixed: a fixed group size in windows, None to adapt it.
+        target_seconds: preferred duration of a group.
+        size: current group size, in windows.
+        size_max: upper bound of the size, None without a bound.
     """
 
     fixed: int | None
@@ -124,7 +137,9 @@ class GroupSizer:
         self.size = self._bounded(self.fixed or max(1, self.size))
 
     def took(self, windows: int, seconds: float) -> None:
-        """Learns from a group: grows or shrinks towards the target, at most fourfold at a time."""
+        """Records the duration of a group and adapts the size, at most by a factor of 4
+        at a time.
+        """
         if self.fixed or windows < 1:
             return
         group = _Group(windows, max(seconds, 0.05))
@@ -148,13 +163,13 @@ class GroupSizer:
         self.size = self._bounded(max(1, int(min(max(wanted, least), self.size * GROWTH_MAX))))
 
     def _wanted(self, last: _Group, *, is_repeated: bool) -> float:
-        """Returns the size that is wished for after a group."""
+        """Returns the preferred size of the next group, not yet bounded."""
         if self._other is not None and not last.is_as_large_as(self._other):
             fixed, each = _line(last, self._other)
             return max((self.target_seconds - fixed) / each, (_PER_FIXED - 1) * fixed / each)
-        # One size does not show which part of the time is fixed, so it does not become smaller at
-        # once. After a second group of it another size is tried: a larger one, unless these groups
-        # took much too long.
+        # The fixed cost cannot be derived from groups of one size, so the size is not reduced
+        # yet. After two groups of the same size another one is tried: a larger one, unless these
+        # groups took much too long.
         if is_repeated and last.seconds > GROWTH_MAX * self.target_seconds:
             return last.windows / 2
         larger = 2.0 if is_repeated else self.target_seconds / last.seconds
@@ -166,24 +181,24 @@ class GroupSizer:
 
 @dataclass(frozen=True)
 class _Group:
-    """A group that was committed."""
+    """Size and duration of a committed group."""
 
     windows: int
     seconds: float
 
     def is_as_large_as(self, other: _Group) -> bool:
-        """Returns whether two groups are too close in size to show what a window takes."""
+        """Returns whether two groups are too similar in size to derive the cost of a window."""
         larger = max(self.windows, other.windows)
         return larger < _LARGER * min(self.windows, other.windows)
 
 
 def _line(one: _Group, other: _Group) -> tuple[float, float]:
-    """Returns the `a` and `b` of two groups.
+    """Returns `a` and `b` of the line through two groups.
 
     >>> _line(_Group(100, 3), _Group(400, 6))
     (2.0, 0.01)
     """
-    # Neither part is below zero: where noise makes one so, the other part is the whole time.
+    # Noise can make one of the two negative. It is set to 0, and the other explains all the time.
     slope = (one.seconds - other.seconds) / (one.windows - other.windows)
     each = min(max(slope, _LEAST_SECONDS), one.seconds / one.windows)
     return one.seconds - each * one.windows, each

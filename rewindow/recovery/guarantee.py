@@ -1,5 +1,5 @@
-"""What is promised of an output end to end, from recovery mode and readers (docs/rules/recovery.md
-section 7).
+"""The end-to-end guarantee of an output in words, from the recovery mode and the group sizes
+(docs/rules/recovery.md section 7).
 """
 
 from __future__ import annotations
@@ -8,15 +8,16 @@ from rewindow.application import Mode
 
 
 def guarantee(mode: Mode, *, stateful: bool, lost: int, unseen: int) -> str:
-    """Returns the end-to-end guarantee of an output in words (R48 to R50).
+    """Returns the end-to-end guarantee of an output in words.
 
     Args:
         mode: recovery mode of the container.
-        stateful: whether state stands upstream; after a loss its later windows are affected (R14).
-        lost: windows of an output that a crash costs at worst: those of the longest commit group
-            (X1, R13).
-        unseen: windows that the state lacks after a crash at worst: those between two checkpoints
-            (X2).
+        stateful: whether an upstream operator has state; after a loss its later windows are
+            affected.
+        lost: most windows of an output that a crash can cost: those of the longest commit group.
+        unseen: most windows that the state can lack after a crash: those between two checkpoints.
+
+    Rules: R13, R14, R48 to R50, X1, X2
     """
     promise = mode.promise.format(lost=_windows(lost))
     if not mode.may_lose or not stateful:

@@ -1,5 +1,5 @@
-"""Plan: everything that is fixed about a replay before it runs, so that every attempt does the
-same.
+"""The plan of a replay: everything that is fixed before the replay runs, so that every attempt
+computes the same result.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ from rewindow.errors import InputError
 from rewindow.location import Location
 from rewindow.names import container_id, windows_name
 from rewindow.recovery.groups import CheckpointSchedule
+from rewindow.sequences import names_of
 from rewindow.windows import Grid, WindowRange
 
 TUPLE_ORDER = 2
-"""Number of the order in which tuple operators get the tuples of operators and of published
+"""Version of the order in which tuple operators receive tuples of operators and of published
 streams. 1: by a hash that Spark defines. 2: as emitted, or by the row hash (O39, X43)."""
 
 
 _FACTS = "facts"
-"""Name of the table with the seals of a container's outputs, next to them (`storage.layout`)."""
+"""Name of the table with the seals of a container's outputs, in the same folder (`storage.layout`).
+"""
 
 
 def path_in(state: Location, table: Location) -> str:
-    """Returns a table's path as a plan keeps it: relative to the state folder, absolute when it
-    lies elsewhere.
+    """Returns a table's path as a plan stores it: relative to the state folder, or absolute for a
+    table outside of it.
     """
     return table.relative_to(state) if table.is_below(state) else table.uri
 
@@ -40,23 +42,26 @@ class _Value(BaseModel):
 
 
 class InputPlan(_Value):
-    """A recorded stream as pinned for the replay.
+    """A recorded stream, pinned to one version of its table for the replay.
 
     Attributes:
-        path: its table, relative to the state folder, so that a plan does not depend on where that
-            folder is; see `table`.
-        version: version of its table; every attempt reads this one (R62).
-        table_id: Delta's id of that table: another id is another stream, whatever its name.
-        tuples, bytes: what the range holds, from statistics.
-        missing: windows of the range that are not sealed, as [first, last] pairs; allowed
-            explicitly.
-        end: the last window of a stream that has ended, where the range reaches it; else None.
-        foreign_files: files of the range that another program has written, so that nothing was
-            noted of them.
+        path: path of its table, relative to the state folder, so that the folder can be moved; see
+            `table`.
+        version: version of its table; every attempt reads this one.
+        table_id: Delta's id of that table. Another id means another stream, even under the same
+            name.
+        tuples, bytes: size of the range, from the table's statistics.
+        missing: windows of the range that are not sealed, as [first, last] pairs; the request has
+            explicitly allowed them.
+        end: the last window of the stream if it has ended within the range, otherwise None.
+        foreign_files: count of the range's files that another program wrote, so that Rewindow has
+            not recorded their sizes and checksums.
         container: the container that has staged the stream; its facts have the seals. Empty for a
             recorded stream.
-        seals_digest: digest of the seals of such a stream: a later attempt reads the same tuples,
-            whatever version the table has by then.
+        seals_digest: digest of the seals of such a stream. A later attempt compares it, so that it
+            reads the same tuples from any later version of the table.
+
+    Rules: R62
     """
 
     stream: str
@@ -73,11 +78,11 @@ class InputPlan(_Value):
     seals_digest: str = ""
 
     def table(self, state: Location) -> Location:
-        """Returns the folder of its tuples, in this state folder."""
+        """Returns the folder of its tuples, below the given state folder."""
         return state / self.path
 
     def windows_table(self, state: Location) -> Location:
-        """Returns the folder of its seals, in this state folder."""
+        """Returns the folder of its seals, below the given state folder."""
         if self.container:
             return self.table(state).with_name(_FACTS)
         return state / windows_name(self.path)
@@ -108,18 +113,21 @@ class OutputPlan(_Value):
     Attributes:
         columns: name and type of each event column.
         suite_parameters: values that the suite's expectations and measures use by name.
-        stateful: whether a stateful operator stands upstream of it, so that a loss affects later
-            windows (R14).
-        guarantee: what is promised of it end to end.
+        stateful: whether an operator with state is upstream of it, so that a loss affects later
+            windows.
+        guarantee: its end-to-end guarantee, in words.
         reason: the modes that decide the guarantee; empty in a replay of one container.
-        errors: whether it holds error tuples, so that it may well have none (R96).
-        errors_max: how many there may be in a window, where its port says so; else the plan's
-            `errors_max` counts.
-        tolerance: its floating-point values are equal when |a - b| <= tolerance * max(1, |a|, |b|).
-        upstream: names of the operators that it is computed by, its own included.
-        reads_outside: those of them that read systems outside, so that no other run can verify its
-            windows (R88).
-        sorted_by: columns by which the rows of each of its files are sorted; no part of the result.
+        errors: whether it is a table of error tuples, which is often empty.
+        errors_max: most error tuples in a window, as set for its port; None for the plan's
+            `errors_max`.
+        tolerance: two floating-point values are equal if |a - b| <= tolerance * max(1, |a|, |b|).
+        upstream: names of the operators that compute it, including the one that emits it.
+        reads_outside: those of them that read external systems, so that another run cannot verify
+            its windows.
+        sorted_by: columns by which the rows of each of its files are sorted; not part of the
+            result.
+
+    Rules: R14, R88, R96
     """
 
     name: str
@@ -141,28 +149,32 @@ class OutputPlan(_Value):
 
     @property
     def promise(self) -> str:
-        """Its guarantee, with the modes that decide it."""
+        """Its guarantee, followed by the modes that decide it."""
         return f"{self.guarantee} ({self.reason})" if self.reason else self.guarantee
 
 
 _EVER = -(1 << 62)
-"""Before every window."""
+"""A window id smaller than every real one."""
 
 
 class StartState(_Value):
-    """Where the state after the window before the range comes from.
+    """The state that the replay starts with: the one after the window before its range.
 
     Attributes:
         source: none (stateless), initial, published, replay (named by --state-from), or warm_up.
-        window: the window whose state is taken; the one before the range unless warm_up.
-        lacking: windows that the state never saw, since at most once lost them (R14), as [first,
-            last] pairs.
-        stale: stale windows that it was computed in, as [first, last] pairs: what is published
-            there has changed since.
-        taken_from: table that holds it, relative to the state folder, with its version; empty for
+        window: the window whose state is used: the one before the range, or an earlier one for
+            warm_up.
+        lacking: windows that at most once lost before they reached the state, as [first, last]
+            pairs.
+        stale: stale windows that contributed to the state, as [first, last] pairs: their published
+            content has changed since.
+        taken_from: path of the table with the state, relative to the state folder; empty for
             initial. See `table`.
-        other_versions: operators that were another version when a newer published state was made,
-            so that the replay does not use that state.
+        version: version of that table.
+        other_versions: operators whose code or configuration differs in a newer published state, so
+            that the replay does not use that state.
+
+    Rules: R14
     """
 
     source: Literal["none", "initial", "published", "replay", "warm_up"]
@@ -176,12 +188,17 @@ class StartState(_Value):
     other_versions: list[str] = Field(default_factory=list)
 
     def table(self, state: Location) -> Location:
-        """Returns the folder of the table that holds it, in this state folder."""
+        """Returns the folder of the table with the state, below the given state folder."""
         return state / self.taken_from
 
     def unseen(self, first: int) -> tuple[tuple[int, int], ...]:
-        """Returns the windows before a range from `first` on that the state with which it begins
-        has not seen (X8).
+        """Returns the windows before the range that are missing from the start state, as closed
+        (first, last) pairs.
+
+        Args:
+            first: first window of the range.
+
+        Rules: X8
         """
         if self.source in ("none", "initial"):
             return ((_EVER, first - 1),)
@@ -202,14 +219,16 @@ class StartState(_Value):
 
 
 class Candidate(_Value):
-    """What makes a replay a candidate: it may run beside others over its range, be certified, never
-    published (X19).
+    """The settings of a candidate: a replay that may run alongside others over its range and is
+    certified, but never published.
 
     Attributes:
-        code: where its code came from, in words; empty for the code in the folders of applications.
-        fraction: part of the keys that it is computed on, 1 for all (O143).
-        keys: of each input that is sampled, the columns of the key.
+        code: origin of its code, in words; empty for the code in the folders of applications.
+        fraction: fraction of the keys that it computes, 1 for all.
+        keys: for each sampled input, the columns of the key.
         drill: whether its jobs are killed on purpose; then it runs in its containers and modes.
+
+    Rules: O143, X19
     """
 
     code: str = ""
@@ -219,7 +238,10 @@ class Candidate(_Value):
 
     @property
     def words(self) -> str:
-        """What it was computed by and on; the sample is always stated (O144)."""
+        """Its code and its sample in words; a sample is always mentioned.
+
+        Rules: O144
+        """
         sample = "; ".join(
             f"{stream} by {', '.join(columns)}" for stream, columns in sorted(self.keys.items())
         )
@@ -229,14 +251,17 @@ class Candidate(_Value):
 
 
 class ContainerPlan(_Value):
-    """A part of the graph that recovers by itself, as a replay of that part (X53).
+    """A part of the graph that crashes and recovers on its own, in a replay of that part only.
 
     Attributes:
         operators: their names, in the order of the graph.
         after: the containers whose streams it reads.
         unset: its operators for which the user has not set a mode.
-        reused: id of the container of another replay that it reuses; empty if it is computed.
+        reused: id of the container of another replay whose results it reuses; empty if it is
+            computed.
         why: the reason why it is computed although the request names a replay to reuse.
+
+    Rules: X53
     """
 
     name: str
@@ -249,35 +274,37 @@ class ContainerPlan(_Value):
 
 
 class Plan(_Value):
-    """A replay as planned: application, closed window range, mode, pinned inputs, start state,
-    promises.
+    """A planned replay: application, closed window range, mode, pinned inputs, start state,
+    guarantees.
 
     Attributes:
-        errors_max: error tuples that a port may emit in a window (O71), None without a bound.
-        group_windows_max: most windows of a commit group, None without a bound: what a crash costs
-            in at most once (X1), and a share of the range where all of it would fit into one group.
-        dag: id of the Airflow DAG that made it, empty for the command line; who may read that may
-            read its pages.
-        verify_inputs: whether every attempt compares the bytes of the input files with what was
-            noted when they were written; names and sizes it compares always.
-        errors: the tables of the error ports, which every replay of the application stores (X14).
-        sample_seed: None but for a sample of check-determinism, which stages every port; above 0
-            the rows of its inputs come in an order and in parts that this number chooses.
-        candidate: what makes it a candidate, None for a replay that may be published.
-        given: properties and attributes that were given from outside of the code, which every
-            attempt uses again.
-        changes: values that changeable properties have from a window on (X10), as another replay
-            had them; those that were set while it ran stand here when it has ended, before that in
-            its log of changes.
+        errors_max: most error tuples that a port may emit in a window, None without a bound.
+        group_windows_max: most windows of a commit group, None without a bound. It limits the cost
+            of a crash in at most once, and splits a range that would otherwise fit into one group.
+        dag: id of the Airflow DAG that created it, empty for the command line; users who may read
+            that DAG may read the replay's pages.
+        verify_inputs: whether every attempt compares the bytes of the input files with their
+            recorded checksums; it always compares names and sizes.
+        errors: the tables of the error ports, which every replay of the application stores.
+        sample_seed: set only for a sample of check-determinism, which stages every port. A positive
+            number selects an order and a partitioning of the rows of its inputs.
+        candidate: its settings as a candidate, None for a replay that may be published.
+        given: properties and attributes that were set outside of the code; every attempt uses them.
+        changes: changes of properties that take effect from a window on, copied from another replay
+            or set while this one ran. A running replay's changes are in its log of changes and are
+            copied here at its end.
         graph: the application's graph.
-        options: how it was asked for, as words of a command line behind the range.
-        tuple_order: the order in which tuple operators get tuples, see TUPLE_ORDER.
-        containers: the parts of the graph, in the order in which they run. Each of several parts
-            is a separate replay, and this plan covers their combined results.
+        options: options of the request, as the words that follow the range on a command line.
+        tuple_order: the order in which tuple operators receive tuples, see TUPLE_ORDER.
+        containers: the parts of the graph, in the order in which they run. Each of several parts is
+            a separate replay, and this plan covers their combined results.
         container: name of the container that this plan covers, empty for a whole replay.
-        reused: id of the container of another replay that it reuses; empty if it is computed.
-        versions: operator name to the version that its state is bound to; `code_version` and
+        reused: id of the container of another replay whose results it reuses; empty if it is
+            computed.
+        versions: operator name to the version that its state depends on; `code_version` and
             `configuration_digest` cover the whole application.
+
+    Rules: O71, X1, X10, X14
     """
 
     replay_id: str
@@ -333,20 +360,22 @@ class Plan(_Value):
                 return container
         raise InputError(
             f'replay "{self.replay_id}" has no container "{name}"',
-            hint=f"Its containers: {', '.join(one.name for one in self.containers)}.",
+            hint=f"Its containers: {', '.join(names_of(self.containers))}.",
         )
 
     @property
     def jobs(self) -> list[str]:
-        """The ids of its jobs: of its containers where it has several, and last of itself."""
-        found = []
+        """Replay ids of its jobs: one per container if there are several, then its own id."""
+        ids = []
         for container in self.containers if self.is_divided else ():
-            found.append(container_id(self.replay_id, container.name))
-        return [*found, self.replay_id]
+            ids.append(container_id(self.replay_id, container.name))
+        return [*ids, self.replay_id]
 
     @property
     def is_linked(self) -> bool:
-        """Whether its tables are linked from those of containers, so that nothing is computed."""
+        """Whether its tables link the files of containers' tables, so that its own job computes
+        nothing.
+        """
         return self.is_divided or bool(self.reused)
 
     @property
@@ -360,13 +389,13 @@ class Plan(_Value):
 
     @property
     def asked_mode(self) -> Mode:
-        """The mode of the request; operators may have declared others."""
+        """The mode of the request; operators may have declared other modes."""
         named = self.options[self.options.index("--mode") + 1 :] if "--mode" in self.options else []
         return Mode.parse(named[0]) if named else Mode.EXACTLY_ONCE
 
     @property
     def mode_words(self) -> str:
-        """Its modes, as text for people."""
+        """Its modes, as text for a user."""
         return ", ".join(mode.words for mode in self.modes)
 
     @property
@@ -382,7 +411,7 @@ class Plan(_Value):
 
     @property
     def may_repeat(self) -> bool:
-        """Whether some staged table may hold a window twice."""
+        """Whether some staged table may contain a window twice."""
         return any(mode.may_repeat for mode in self.modes)
 
     def missing_upstream(self) -> dict[str, list[WindowRange]]:
@@ -400,12 +429,15 @@ class Plan(_Value):
 
     @property
     def staged(self) -> list[OutputPlan]:
-        """Everything that the replay writes: its outputs, then its error tables."""
+        """All tables that the replay writes: its outputs, then its error tables."""
         return [*self.outputs, *self.errors]
 
     @property
     def quarantining(self) -> set[str]:
-        """The operators whose failing tuples are quarantined (R93)."""
+        """The operators whose failing tuples are quarantined.
+
+        Rules: R93
+        """
         operators = set()
         for error in self.errors:
             if error.port.endswith(FAILED):
@@ -419,7 +451,7 @@ class Plan(_Value):
 
     @property
     def ends(self) -> dict[str, int | None]:
-        """Input to its last window, None where it has not ended."""
+        """Input name to its last window, None if it has not ended within the range."""
         return {entry.stream: entry.end for entry in self.inputs}
 
     @property
@@ -429,12 +461,12 @@ class Plan(_Value):
 
     @property
     def is_stateful(self) -> bool:
-        """Whether one of its outputs has state before it."""
+        """Whether an operator with state is upstream of one of its outputs."""
         return any(output.stateful for output in self.outputs)
 
     def errors_of(self, output: OutputPlan) -> list[OutputPlan]:
-        """Returns the error tables upstream of an output, and those of operators that lead to no
-        output at all.
+        """Returns the error tables that matter to an output: those of its upstream operators, and
+        those of operators that feed no output.
         """
         used: set[str] = set()
         for other in self.outputs:
@@ -452,8 +484,10 @@ class Plan(_Value):
 
     @property
     def loss_windows_max(self) -> int:
-        """Windows of an output that a crash costs at worst: in at most once those of the longest
-        commit group (X1).
+        """Most windows of an output that a crash can cost: in at most once, those of the longest
+        commit group.
+
+        Rules: X1
         """
         if not self.may_lose:
             return 0
@@ -462,8 +496,10 @@ class Plan(_Value):
 
     @property
     def unseen_windows_max(self) -> int:
-        """Windows that a state lacks after a crash at worst: in at most once those between two
-        checkpoints (X2).
+        """Most windows that a state can lack after a crash: in at most once, those between two
+        checkpoints.
+
+        Rules: X2
         """
         if not self.may_lose:
             return 0
@@ -474,10 +510,10 @@ class Plan(_Value):
 
     @property
     def properties(self) -> dict[str, Any]:
-        """What was given of its operators from outside of the code, by operator.property: asks for
-        the same again.
+        """Operator properties that were set outside of the code, by `operator.property`; a request
+        with them repeats the replay's settings.
         """
-        return {one.path: one.value for one in self.given if one.operator}
+        return {override.path: override.value for override in self.given if override.operator}
 
     @property
     def grid(self) -> Grid:
@@ -486,9 +522,7 @@ class Plan(_Value):
 
     @property
     def command(self) -> str:
-        """The command line that replays the same range in the same way, with the code as it is
-        then.
-        """
+        """The command line that replays the same range with the same options and current code."""
         words = [
             "rewindow",
             "replay",
@@ -509,5 +543,5 @@ class Plan(_Value):
         return WindowRange(self.window_of(marks[0]), self.window_of(marks[1]))
 
     def mark_of(self, window: int) -> int:
-        """Returns the mark that a window's end is."""
+        """Returns the mark of a window: the count of windows from the range's first to this one."""
         return window - self.first + 1

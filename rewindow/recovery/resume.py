@@ -1,7 +1,8 @@
-"""What a new attempt restores, where it goes on, and what was lost (docs/rules/recovery.md section
-2 and 3).
+"""Decides, after a crash, which checkpoint a new attempt restores, which window it computes first,
+and which windows are lost (docs/rules/recovery.md sections 2 and 3).
 
-Marks count windows of the replay: mark m is the end of its m-th window, 0 its beginning.
+Marks count windows of the replay: mark m is the end of its m-th window, mark 0 the start of the
+range.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from rewindow.errors import CheckpointError
 
 @dataclass(frozen=True)
 class Resume:
-    """How an attempt begins.
+    """How an attempt starts.
 
     Attributes:
         restore: mark of the checkpoint to load.
-        first: mark of the first window to compute; one past the end when nothing is left.
-        lost: per output table, the marks (from, to) that at most once gives up; closed, absent when
-            none.
-        skipped: marks (from, to) that the state will never see, None when none.
-        cuts: marks at which groups must end, so that no group is half committed in any table.
+        first: mark of the first window to compute; one past the end if none is left.
+        lost: output table to the first and last mark that at most once gives up; tables without a
+            loss are absent.
+        skipped: first and last mark that the state never includes, None if there are none.
+        cuts: marks at which groups must end, so that no table contains only a part of a group.
     """
 
     restore: int
@@ -39,19 +40,28 @@ def resume(
     done: Mapping[str, int],
     started: int = 0,
 ) -> Resume:
-    """Returns how a new attempt begins: from a saved state, and with a whole window (R1, R2).
+    """Returns how a new attempt starts: from a saved state, and with a whole window.
 
-    No table is behind a checkpoint, unless its last commits were lost: then a mode that loses
-    nothing goes back to an older checkpoint and compute again what is not there (R10, R21).
+    Exactly once and at least once restore the newest checkpoint that every table has reached and
+    compute from there. A table can have a lower mark than a checkpoint only if its last commits
+    were lost; then an older checkpoint is used, and the missing windows are computed again. At most
+    once restores the newest checkpoint, but continues after the last window that any attempt has
+    started: the windows between them are lost.
+
+    Where tables are ahead of the checkpoint, groups are cut at the marks of these tables. So a
+    group is either committed in a table as a whole or not at all, and the attempt writes it only to
+    the tables that lack it.
 
     Args:
         mode: recovery mode.
         checkpoints: marks of the checkpoints that can be loaded.
         done: mark of each output table and of the facts.
-        started: highest mark whose work was begun, for a mode that may lose.
+        started: highest mark whose computation an attempt has started, for a mode that may lose.
 
     Raises:
         CheckpointError: no checkpoint can be loaded.
+
+    Rules: R1, R2, R10, R21
     """
     lowest = min(done.values(), default=0)
     usable = [mark for mark in checkpoints if mode.may_lose or mark <= lowest]
@@ -59,11 +69,11 @@ def resume(
         raise CheckpointError(
             f"no usable checkpoint at or before mark {lowest}",
             detail=f"Checkpoints that can be loaded: {sorted(checkpoints) or 'none'}.",
-            hint="Abandon the replay and plan it again; what is published is untouched.",
+            hint="Abandon the replay and plan it again; published windows are not affected.",
         )
     restore = max(usable)
     if mode.may_lose:
-        return _go_on_after_begun(restore, done, started)
+        return _resume_after_started(restore, done, started)
     cuts = (
         sorted({mark for mark in done.values() if mark > restore})
         if mode.writes_only_missing
@@ -72,11 +82,14 @@ def resume(
     return Resume(restore, restore + 1, {}, skipped=None, cuts=tuple(cuts))
 
 
-def _go_on_after_begun(restore: int, done: Mapping[str, int], started: int) -> Resume:
-    """R12, R13: newest checkpoint, then the window after the last one begun; R14, R15: what that
-    loses.
+def _resume_after_started(restore: int, done: Mapping[str, int], started: int) -> Resume:
+    """Returns how an attempt starts in at most once: after the last started window, with its
+    losses.
 
-    What a table holds was begun, also when the log that says so has lost its last commit.
+    A window that a table contains was started, even if the log of started windows has lost its last
+    commit.
+
+    Rules: R12 to R15
     """
     started = max([started, *done.values()])
     lost = {table: (mark + 1, started) for table, mark in done.items() if mark < started}
@@ -85,7 +98,9 @@ def _go_on_after_begun(restore: int, done: Mapping[str, int], started: int) -> R
 
 
 def affected_from(mode: Mode, skipped: list[tuple[int, int]]) -> int | None:
-    """Returns the first mark that is computed from a state that lacks skipped windows, None when
-    none is (R14).
+    """Returns the first mark that is computed from a state that lacks skipped windows, None if
+    there is none.
+
+    Rules: R14
     """
     return min(to for _, to in skipped) + 1 if mode.may_lose and skipped else None

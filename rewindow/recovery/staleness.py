@@ -1,8 +1,8 @@
-"""Staleness: windows published from a state that has since changed. Pure arithmetic.
+"""Finds stale windows: those published from a state that has since changed. Pure functions.
 
-Every publication keeps the digests of the states that its replay saved, mark 0 included, and where
-its start state came from. From these alone it follows which windows are stale, however publications
-lie over each other.
+Every publication stores the digests of the states that its replay saved, including the start state,
+and the origin of the start state. The stale windows follow from these values alone, in whatever
+order publications overlap.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from rewindow.windows import WindowRange
 
 @dataclass(frozen=True)
 class EffectivePublication:
-    """A publication that was not taken back, as far as state goes.
+    """A publication that was not undone, with the facts about its states.
 
     Attributes:
-        states: window to the digest of the state after it, wherever the replay saved one.
-        source: where its start state came from (see `rewindow.recovery.StartState`).
-        base: the window whose published state it began with, None when it did not begin with a
-            published one.
-        base_digest: digest of that state, empty when it is not known.
-        repeats: publications whose state at the end of its range its replay has computed again.
+        states: window to the digest of the state after it, for each window whose state the replay
+            saved.
+        source: origin of its start state (see `rewindow.recovery.StartState`).
+        base: the window whose published state it started with, None if it did not start with a
+            published state.
+        base_digest: digest of that state, empty if unknown.
+        repeats: numbers of the publications whose state at the end of its range its replay has
+            reproduced.
     """
 
     number: int
@@ -45,8 +47,8 @@ class EffectiveStretch:
 
 
 def in_effect(publications: Sequence[EffectivePublication]) -> list[EffectiveStretch]:
-    """Returns, ascending and disjoint, which publication each window shows: the newest one over
-    it.
+    """Returns the publication that readers see in each window, the newest one over it, as ascending
+    and disjoint ranges.
     """
     segments: list[EffectiveStretch] = []
     for publication in sorted(publications, key=lambda publication: publication.number):
@@ -63,16 +65,17 @@ def in_effect(publications: Sequence[EffectivePublication]) -> list[EffectiveStr
 
 
 def stale_windows(publications: Sequence[EffectivePublication]) -> list[WindowRange]:
-    """Returns the stale windows of an application's stateful outputs, ascending; the first range
-    comes next.
+    """Returns the stale windows of an application's stateful outputs, ascending.
 
-    A segment is stale if the state before it, as published now, is not the one that it was computed
-    from, or is itself stale. Where no state was saved at the border, a warm-up's base decides; in
-    the middle of a replay, an unknown state is stale, unless the publication before the border only
-    repeats that replay's windows. Windows computed from the initial state on request depend on no
-    published state.
+    Repair them in this order, since a repaired range can make later ranges current again.
+
+    A segment is stale if the published state before it is not the one that it was computed from, or
+    is stale itself. If no state was saved at the border, the base of a warm-up decides. In the
+    middle of a replay an unknown state makes the segment stale, unless the publication before the
+    border only repeats that replay's windows. Windows that were explicitly computed from the
+    initial state do not depend on a published state.
     """
-    # In the order of windows, since a segment that is stale makes the ones after it stale.
+    # Ascending, since a stale segment makes the segments that follow it stale.
     segments = in_effect(publications)
     stale: list[EffectiveStretch] = []
     for index, segment in enumerate(segments):
@@ -85,13 +88,16 @@ def stale_windows(publications: Sequence[EffectivePublication]) -> list[WindowRa
 
 
 def moved_end(pinned: int | None, end: int | None, last: int) -> int | None:
-    """Returns the first window that comes out otherwise since the end of a stream was moved; None
-    if none does (X21).
+    """Returns the first window whose result differs because the end of a stream has moved; None if
+    there is none.
 
     Args:
-        pinned: the end that a replay was computed with, None if it met none.
-        end: the stream's end now, None where it may go on.
-        last: last window of the replay: an end behind it is none for it (X34).
+        pinned: the end that a replay was computed with, None if the stream did not end within its
+            range.
+        end: the stream's end now, None if it has not ended.
+        last: last window of the replay; an end after it does not affect the replay.
+
+    Rules: X21, X34
     """
     now = end if end is not None and end <= last else None
     if now == pinned:
@@ -105,6 +111,14 @@ def _is_stale(
     earlier: list[EffectiveStretch],
     stale: list[EffectiveStretch],
 ) -> bool:
+    """Returns whether a segment is stale, given the segments before it.
+
+    The state that its replay used at the segment's first window is compared with the state that is
+    now published there. Which two values these are depends on the border: at the start of a
+    publication the replay used its start state, in the middle the state that it computed itself.
+    `before` is the segment that ends right before this one, None after a gap; without it only the
+    base of a warm-up can decide.
+    """
     owner = segment.owner
     border = segment.range.first - 1
     begins = segment.range.first == owner.range.first
@@ -125,11 +139,13 @@ def _is_stale(
 
 
 def _holding(segments: list[EffectiveStretch], window: int) -> EffectiveStretch | None:
+    """Returns the segment that contains a window, or None."""
     index = bisect_right([segment.range.first for segment in segments], window) - 1
     return segments[index] if index >= 0 and window in segments[index].range else None
 
 
 def _outside(segment: EffectiveStretch, windows: WindowRange) -> list[EffectiveStretch]:
+    """Returns the parts of a segment that are outside of a range."""
     if segment.range.overlap(windows) is None:
         return [segment]
     left = []
