@@ -1,12 +1,15 @@
-"""Rewindow replays recorded streams from Delta tables by window id and certifies the result.
+"""Rewindow replays recorded streams from Delta tables by window id and verifies the output.
+
+The verbs of the command line are functions of this module, with the settings as their first
+argument:
 
     import rewindow
 
     project = rewindow.Project("rewindow.toml")
     project.plan("spending").check()
 
-The names are imported when they are first used: importing the package loads neither pyspark nor
-Airflow nor deltalake.
+Each function is imported on first use: importing the package loads neither pyspark nor Airflow nor
+deltalake.
 """
 
 from __future__ import annotations
@@ -27,13 +30,15 @@ _MODULE_OF = {
     "Listener": "progress.listener",
     "Project": "project",
 }
+"""Exported name to its module and the name within it. A verb that needs a Spark job is in
+`launcher.verbs`, any other in the room that does its work."""
 
 __version__ = VERSION
 __all__ = ["Config", "Lines", "Listener", "Project"]
 
 
 def __getattr__(name: str) -> Any:
-    """Returns a name of the public interface."""
+    """Imports an exported name on first use."""
     if name in _MODULE_OF:
         return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
     raise AttributeError(f'module "{__name__}" has no "{name}"')

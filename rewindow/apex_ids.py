@@ -1,9 +1,9 @@
-"""Window ids of Apache Apex, and the windows of ours that they stand for
+"""Converts between the window ids of Apache Apex and those of Rewindow
 (docs/rules/windows_and_checkpoints.md).
 
-Our window id is an index on the grid. Apex packs the second at which an epoch of 16,000 windows
-begins and a counter within that epoch into one number. Whoever has recordings or logs with such ids
-turns them into ours, and ours into them, to read or compare both:
+A window id of Rewindow is an index on the grid. Apex packs two values into one number: the second
+at which an epoch of 16,000 windows starts, and a counter within that epoch. Users with Apex
+recordings or logs convert such ids to read or compare them:
 
 >>> from rewindow.windows import Grid
 >>> ids = ApexIds(Grid(width_ms=500, origin_ms=1_357_016_400_000))
@@ -33,39 +33,47 @@ _ID_MAX = 2**63
 
 @dataclass(frozen=True)
 class ApexIds:
-    """The ids that Apex gives to the windows of a grid, whose origin is the time at which its
-    application began.
+    """The Apex ids of the windows of a grid, whose origin is the start time of the Apex
+    application.
 
-    Both are needed as they were recorded: the ids do not tell them (W4).
+    Width and origin cannot be derived from the ids, so the grid must have the values of the
+    recording.
+
+    Rules: W4
     """
 
     grid: Grid
 
     def id_of(self, window: int) -> int:
-        """Returns the id of one of our windows (W1, W6).
+        """Returns the Apex id of a window.
 
         Raises:
-            InputError: the window lies before the grid's origin, or too late for 64 bits.
+            InputError: the window is before the grid's origin, or its time does not fit into the
+                id.
+
+        Rules: W1, W6
         """
         if window < 0:
             raise InputError(
-                f"window {window} has no Apex id: they begin at the origin of the grid, with "
-                "window 0"
+                f"window {window} has no Apex id: the first one is that of window 0, at the origin "
+                "of the grid"
             )
         epoch, counter = divmod(window, COUNTERS)
-        found = self._base_s(epoch) << _COUNTER_BITS | counter
-        if not -_ID_MAX <= found < _ID_MAX:
+        apex_id = self._base_s(epoch) << _COUNTER_BITS | counter
+        if not -_ID_MAX <= apex_id < _ID_MAX:
             raise InputError(
                 f"window {window} has no Apex id: its time does not fit into 32 bits of seconds"
             )
-        return found
+        return apex_id
 
     def window_of(self, apex_id: int) -> int:
-        """Returns our window of an id (W7); counter 0 of the first epoch, which Apex itself skips,
-        is one too (W11).
+        """Returns the window of an Apex id. Counter 0 of the first epoch is accepted, although Apex
+        itself skips it.
 
         Raises:
             InputError: the id is that of the initial state, or belongs to another grid.
+
+        Rules: W7, W11
         """
         if apex_id == INITIAL:
             raise InputError("Apex id -1 stands for the initial state, which is before any window")
@@ -75,36 +83,44 @@ class ApexIds:
         epoch = max(0, -((self._origin_ms - base_s * 1000) // epoch_ms))
         if counter >= COUNTERS or self._base_s(epoch) != base_s:
             raise InputError(
-                f"Apex id {apex_id} belongs to no window of this grid",
-                detail=f"It says epoch second {base_s}, counter {counter}; an epoch has "
-                f"{COUNTERS:,} windows of "
-                f"{self.grid.width_us // 1000} ms, the first one begins at {self._origin_ms} ms.",
-                hint="Give origin and width of the recording that the id is from.",
+                f"Apex id {apex_id} does not belong to a window of this grid",
+                detail=f"Its epoch starts at second {base_s} and its counter is {counter}. In this "
+                f"grid an epoch has {COUNTERS:,} windows of {self.grid.width_us // 1000} ms, and "
+                f"the first one starts at {self._origin_ms} ms.",
+                hint="Use the origin and width of the recording that the id is from.",
             )
         return epoch * COUNTERS + counter
 
     def start_us(self, apex_id: int) -> int:
-        """Returns when the window of an id begins, in microseconds; for the initial state the
-        origin (W7, W8).
+        """Returns the start of an id's window, in microseconds since the epoch; the origin for the
+        initial state.
+
+        Rules: W7, W8
         """
         return self.grid.start_us(0 if apex_id == INITIAL else self.window_of(apex_id))
 
     def after(self, apex_id: int) -> int:
-        """Returns the id that follows: Apex begins with counter 1, so after the initial state comes
-        window 1 (W8).
+        """Returns the next id. Apex starts with counter 1, so window 1 follows the initial state.
+
+        Rules: W8
         """
         return self.id_of(1 if apex_id == INITIAL else self.window_of(apex_id) + 1)
 
     def distance(self, first: int, second: int) -> int:
-        """Returns how many windows the second id is after the first one; their difference would be
-        wrong (W9).
+        """Returns the number of windows from the first id to the second. The difference of two ids
+        would be wrong, because counters restart in every epoch.
+
+        Rules: W9
         """
-        before, after = (0 if one == INITIAL else self.window_of(one) for one in (first, second))
+        before, after = (
+            0 if apex_id == INITIAL else self.window_of(apex_id) for apex_id in (first, second)
+        )
         return after - before
 
     def sort_key(self, apex_id: int) -> int:
-        """Returns a number by which ids are in the order of their windows, the initial state first
-        (W9).
+        """Returns a sort key that orders ids by window, the initial state first.
+
+        Rules: W9
         """
         return INITIAL if apex_id == INITIAL else self.window_of(apex_id)
 
@@ -117,7 +133,9 @@ class ApexIds:
 
 
 def state_name(apex_id: int) -> str:
-    """Returns the name under which Apex stores the state after a window (W13).
+    """Returns the file name under which Apex stores the state after a window.
+
+    Rules: W13
 
     >>> state_name(-1), state_name(5828341058135654403)
     ('ffffffffffffffff', '50e26d5000000003')
@@ -126,18 +144,20 @@ def state_name(apex_id: int) -> str:
 
 
 def id_of_state(name: str) -> int:
-    """Returns the id of a stored state by its name (W13).
+    """Returns the id of a stored state, from its file name.
+
+    Rules: W13
 
     >>> id_of_state("ffffffffffffffff"), id_of_state("50e26d5000000003")
     (-1, 5828341058135654403)
 
     Raises:
-        InputError: the name is none of a state, as that of one that is still being written.
+        InputError: the name is not that of a complete state; Apex uses other names while it writes.
     """
     if len(name) != _HEXADECIMAL_DIGITS or set(name) - set("0123456789abcdef"):
         raise InputError(
             f'"{name}" is not the name of a state of Apex',
-            detail="It has 16 digits, 0 to 9 and a to f in lower case.",
+            detail="Such a name has 16 hexadecimal digits in lower case.",
         )
-    found = int(name, 16)
-    return found - (1 << 64) if found >= _ID_MAX else found
+    unsigned = int(name, 16)
+    return unsigned - (1 << 64) if unsigned >= _ID_MAX else unsigned

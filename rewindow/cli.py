@@ -1,4 +1,4 @@
-"""The command `rewindow`: wires the verbs, turns errors into messages and exit codes."""
+"""The command `rewindow`: registers the verbs and turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -17,48 +17,49 @@ from rewindow.names import did_you_mean
 from rewindow.version import VERSION
 
 VERBS = {
-    "init": "Begin a project in this folder, from a file.",
-    "record": "Record what is new of a stream, and seal its windows.",
-    "validate": "Say all that is wrong with an application, and show its graph.",
+    "init": "Start a project in this folder, from a sample file.",
+    "record": "Record new tuples of a stream, and seal its windows.",
+    "validate": "Report everything that is wrong with an application, and show its graph.",
     "check-determinism": "Compute a sample of windows in several ways, and compare every port.",
     "plan": "Show what a replay would do.",
-    "drill": "Kill jobs on purpose, and show what each crash costs.",
+    "drill": "Kill jobs on purpose, and show the cost of each crash.",
     "replay": "Replay a range of windows into staged tables.",
     "set": "Change a property of an operator while its replay runs.",
-    "status": "Show where a replay stands.",
+    "status": "Show the progress and state of a replay.",
     "list": "List replays.",
-    "check": "Judge a replay's output by its expectations.",
+    "check": "Check a replay's output against its expectations.",
     "publish": "Make a replay's output visible to readers.",
     "deliver": "Write published windows to a database or to files.",
-    "undo": "Take back the newest publication over a range.",
-    "repair": "Replay what was published from inputs that have changed since.",
+    "undo": "Undo the newest publication over a range.",
+    "repair": "Find published windows whose inputs have changed since, and replay them.",
     "abandon": "End a dead replay and free its range.",
-    "certify": "Compare two replays, or a replay and what is published.",
-    "compare": "Run new code beside what was recorded of an application, and compare.",
-    "gaps": "Report what is missing from a stream: windows, and per key silences, rows and values.",
-    "latency": "Show where the time of a live run went, and its critical path.",
-    "play": "Send a recorded stream again, at its own pace or another.",
-    "streams": "List recorded and published streams, look into one, repair or delete it.",
-    "why": "Show what happened to one window, from its recording on.",
+    "certify": "Compare two replays, or a replay and the published windows.",
+    "compare": "Run new code on recorded input, and compare it with the recorded output.",
+    "gaps": "Report missing windows of a stream, and missing rows and values per key.",
+    "latency": "Show the latency of a live run by operator, and its critical path.",
+    "play": "Send a recorded stream again, at its recorded pace or another.",
+    "streams": "List recorded and published streams, inspect one, repair or delete it.",
+    "why": "Show the history of one window, starting with its recording.",
     "errors": "Count and list the error tuples of a replay.",
-    "state": "Show what the operators of a replay keep from window to window.",
-    "purge": "Delete staged tables and checkpoints that nobody needs.",
+    "state": "Show the state that a replay's operators keep between windows.",
+    "purge": "Delete staged tables and checkpoints that are no longer needed.",
     "operators": "List the library of operators for applications without code.",
-    "jars": "Fetch Delta's jars, once after an installation.",
+    "jars": "Download Delta's jars, once after an installation.",
     "up": "Start Airflow on this machine.",
-    "down": "Stop that Airflow.",
-    "ledger": "Make a lost ledger again from the tables, or bring its schema up to date.",
-    "demo": "Show all of it on a year of real flights.",
+    "down": "Stop the Airflow that `up` started.",
+    "ledger": "Rebuild a lost ledger from the tables, or upgrade its schema.",
+    "demo": "Run a tour of all features on a year of real flights.",
 }
-"""Verb and one line of help, in the order of use. A verb's module is imported when it is called."""
+"""Verb and its line of help, in the order of use. A verb's module is imported when the verb is
+called."""
 
 _UsageError: Any = typer.BadParameter.__base__
-"""What a wrong argument is raised as: Typer has a copy of click, and does not export this class."""
+"""The exception for a wrong argument: Typer has a copy of click, and does not export this class."""
 
 
 class _Verbs(TyperGroup):
-    """A group that imports a verb's module only when the verb is called: listing the verbs takes no
-    time.
+    """A command group that imports a verb's module only when the verb is called, so that listing
+    the verbs is fast.
     """
 
     _lists = False
@@ -115,7 +116,7 @@ class _Verbs(TyperGroup):
 
     @contextmanager
     def _listing(self) -> Iterator[None]:
-        """Takes each verb for its one line of help meanwhile."""
+        """Replaces each verb by a stub with its line of help, while the verbs are listed."""
         self._lists = True
         try:
             yield
@@ -125,11 +126,11 @@ class _Verbs(TyperGroup):
 
 @contextmanager
 def _usage_in_our_words() -> Iterator[None]:
-    """Raises an argument, option or subcommand that cannot be as an error like all others."""
+    """Turns usage errors of Typer (a wrong argument, option or subcommand) into InputErrors."""
     try:
         yield
     except _UsageError as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # No error to anybody: the help is shown.
+        if type(error).__name__ == "NoArgsIsHelpError":  # Not an error: the help is shown.
             raise
         raise _unusable(error) from None
 
@@ -150,7 +151,7 @@ def _unusable(error: Any) -> InputError:
 
 
 def _all(path: str) -> str:
-    return f"`{path} -h` shows all that it takes."
+    return f"`{path} -h` lists its arguments and options."
 
 
 app = typer.Typer(
@@ -158,7 +159,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Replay recorded streams from Delta tables by window id, and prove what came out.",
+    help="Replay recorded streams from Delta tables by window id, and verify the output.",
 )
 
 
@@ -180,11 +181,13 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """Replay recorded streams from Delta tables by window id, and prove what came out."""
+    """Replay recorded streams from Delta tables by window id, and verify the output."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command line and exits: 0 only when all that was asked is done."""
+    """Runs the command line and exits, with code 0 only if everything that was
+    requested is done.
+    """
     try:
         app(
             args=list(arguments) if arguments is not None else None,
@@ -201,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         failure = library_failure(error)
         if failure is None:
-            raise  # A bug: its traceback is what helps.
+            raise  # A bug: the user needs its traceback.
         _say(failure)
         raise SystemExit(failure.exit_code) from None
 

@@ -1,10 +1,9 @@
-"""The steps of the commit protocol, and a way to die exactly there.
+"""The steps of the commit protocol, and a way to crash a job at one of them, for tests and drills.
 
-`REWINDOW_CRASH=after_outputs:3@1` makes attempt 1 kill its own process group with SIGKILL at the
-third group's step; `@1` may be left out, then every attempt dies there. Several places are
-separated by commas. `totals/after_outputs:3@1` is a point in container `totals` only. With the
-prefix `assembly/` it is a point in the job that assembles a replay from its containers. Tests and
-drills use it; nothing sleeps.
+`REWINDOW_CRASH=after_outputs:3@1` makes attempt 1 kill its own process group with SIGKILL when it
+reaches step `after_outputs` for the third time. Without `@1` every attempt crashes there. Several
+crash points are separated by commas. `totals/after_outputs:3@1` crashes only the job of container
+`totals`; `assembly/` as a prefix means the job that assembles a replay from its containers.
 """
 
 from __future__ import annotations
@@ -43,17 +42,17 @@ class Step(StrEnum):
 
 
 def check_crash(text: str) -> str:
-    """Returns crash points as they were given; refuses one that would never come.
+    """Returns crash points unchanged if they are valid.
 
     Raises:
-        InputError: a step is unknown, or a number is no number.
+        InputError: a crash point has an unknown step, or is not in the form STEP:GROUP@ATTEMPT.
     """
     for wanted in filter(None, text.split(",")):
         place = wanted.rpartition("/")[2]
         step = place.partition(":")[0].partition("@")[0]
         if step not in set(Step) or not _PLACE.fullmatch(wanted):
             raise InputError(
-                f'crash point "{wanted}" is none',
+                f'crash point "{wanted}" is invalid',
                 hint="Write STEP:GROUP@ATTEMPT, or CONTAINER/STEP:GROUP@ATTEMPT; the steps are "
                 f"{', '.join(Step)}.",
             )
@@ -66,21 +65,21 @@ def crashes_in(text: str, container: str) -> str:
     >>> crashes_in("totals/fenced@1,clean/joined,resumed", "totals")
     'fenced@1,resumed'
     """
-    found = []
+    points = []
     for wanted in text.split(","):
-        named, _, place = wanted.rpartition("/")
+        named, _, point = wanted.rpartition("/")
         if named in ("", container):
-            found.append(place)
-    return ",".join(found)
+            points.append(point)
+    return ",".join(points)
 
 
 def crash_point(step: str, number: int = 1, attempt: int | None = None) -> None:
-    """Kills the own process group if the environment asks for it at this step.
+    """Kills the current process group if the environment asks for a crash at this step.
 
     Args:
         step: name of the step.
-        number: which time the step is reached, from 1.
-        attempt: the attempt's epoch; a crash that names another one does not happen.
+        number: count of times that the step has been reached, starting at 1.
+        attempt: the attempt's epoch; crash points of other attempts are ignored.
     """
     for wanted in filter(None, os.environ.get(VARIABLE, "").split(",")):
         place, _, named = wanted.partition("@")
@@ -88,7 +87,7 @@ def crash_point(step: str, number: int = 1, attempt: int | None = None) -> None:
         here = name == str(step) and int(count or 1) == number
         if here and (not named or attempt is None or int(named) == attempt):
             print(
-                f"crash asked for at {wanted}: killing the process group",
+                f"crash requested at {wanted}: killing the process group",
                 file=sys.stderr,
                 flush=True,
             )

@@ -1,21 +1,24 @@
-"""Every error that Rewindow raises on purpose.
+"""All exceptions that Rewindow raises on purpose.
 
     RewindowError              base; a job maps it to an exit code and an outcome file
     ├── InputError             the caller named or passed something invalid (exit code 2)
     │   ├── RangeError         a window range is empty, reversed, unaligned or has missing windows
-    │   └── ValidationFailed   an application breaks rules; carries every violation (O60)
-    ├── OverlapError           another replay or publication holds the range (retryable)
+    │   └── ValidationFailed   an application breaks rules; lists every violation
+    ├── OverlapError           another replay or publication has locked the range (retryable)
     ├── FencedError            a newer attempt has taken over; this one must stop, without retry
     ├── CheckpointError        a checkpoint is missing, damaged, stale or foreign
-    ├── NotDeterministicError  a window computed again differs from the committed one (R70)
-    ├── TableError             a table is damaged, foreign, or has features we cannot commit to
+    ├── NotDeterministicError  a window computed again differs from the committed one
+    ├── TableError             a table is damaged, foreign, or has features that we cannot write
     │   └── MissingTableError  a table does not exist
-    ├── LedgerError            the ledger is gone or does not answer (retryable)
+    ├── LedgerError            the ledger is missing or does not answer (retryable)
+    ├── DeliveryError          a target could not store windows (retryable)
     ├── GateError              the quality gate did not pass, or checked nothing
     ├── ResourceError          no Java, no disk space, a port in use (retryable)
     └── Interrupted            ctrl-C; everything up to a group's end is kept and can be resumed
 
-A bug stays an assertion and is never caught.
+Bugs remain assertions and are never caught.
+
+Rules: O60, R70
 """
 
 from __future__ import annotations
@@ -24,13 +27,13 @@ from typing import ClassVar
 
 
 class RewindowError(Exception):
-    """An error with a primary line, an optional detail and a hint that names the next act.
+    """An error with a primary line, an optional detail, and a hint with the next step.
 
     Args:
-        primary: lower case, no full stop; names the object's kind and name, the value and the
+        primary: lower case, no full stop; the kind and name of the object, the value and the
             allowed range.
-        detail: full sentences on the state of things, also what was left behind.
-        hint: full sentences on what to do next.
+        detail: full sentences about the state after the error, including what was left behind.
+        hint: full sentences about what to do next, such as a command.
     """
 
     retryable: ClassVar[bool] = False
@@ -44,7 +47,7 @@ class RewindowError(Exception):
 
     @property
     def parts(self) -> dict[str, str]:
-        """Primary line, detail and hint by name, as they cross to another process."""
+        """Primary line, detail and hint by name, as they are passed to another process."""
         return {"primary": self.primary, "detail": self.detail, "hint": self.hint}
 
     def __str__(self) -> str:
@@ -65,7 +68,7 @@ def _rebuild(kind: type[RewindowError], primary: str, fields: dict[str, object])
 
 
 class InputError(RewindowError):
-    """The caller named or gave something that cannot be."""
+    """The caller named or passed something invalid."""
 
     exit_code = 2
 
@@ -75,7 +78,10 @@ class RangeError(InputError):
 
 
 class ValidationFailed(InputError):
-    """An application breaks rules; `violations` holds every one of them (O60)."""
+    """An application breaks rules; `violations` contains all of them.
+
+    Rules: O60
+    """
 
     def __init__(
         self,
@@ -90,7 +96,7 @@ class ValidationFailed(InputError):
 
 
 class OverlapError(RewindowError):
-    """Another replay or publication holds the range; `holder` names it."""
+    """Another replay or publication has locked the range; `holder` is its name."""
 
     retryable = True
     exit_code = 75
@@ -109,11 +115,13 @@ class CheckpointError(RewindowError):
 
 
 class NotDeterministicError(RewindowError):
-    """A window computed again differs from what is already committed."""
+    """A window that was computed again differs from the committed one."""
 
 
 class TableError(RewindowError):
-    """A table is missing, is not ours, or has features that we cannot commit to."""
+    """A table is missing, was not created by Rewindow, or has features that Rewindow
+    cannot write.
+    """
 
 
 class MissingTableError(TableError):
@@ -121,7 +129,7 @@ class MissingTableError(TableError):
 
 
 class LedgerError(RewindowError):
-    """The ledger is gone or does not answer."""
+    """The ledger is missing or does not answer."""
 
     retryable = True
     exit_code = 75
@@ -139,13 +147,13 @@ class GateError(RewindowError):
 
 
 class ResourceError(RewindowError):
-    """Something that the machine must have is not there: Java, disk space, a free port."""
+    """The machine lacks something that is required: Java, disk space, a free port."""
 
     retryable = True
     exit_code = 75
 
 
 class Interrupted(RewindowError):
-    """Stopped by the user at a group's end; the replay can be resumed."""
+    """The user stopped the replay at the end of a group; it can be resumed."""
 
     exit_code = 130

@@ -1,6 +1,4 @@
-"""JSON: floats that it lacks, and files that a crash, a full disk or an edit may have damaged: the
-error names the file and the next step.
-"""
+"""JSON helpers: floats that JSON cannot represent, and clear errors for damaged JSON files."""
 
 from __future__ import annotations
 
@@ -13,7 +11,8 @@ from rewindow.errors import RewindowError
 
 
 def finite(value: Any) -> Any:
-    """Returns a value with text in place of the floats that JSON lacks.
+    """Returns a value with NaN and infinite floats replaced by text, because JSON cannot represent
+    them.
 
     >>> finite({"delays": [1.5, float("nan"), float("-inf")]})
     {'delays': [1.5, 'NaN', '-Infinity']}
@@ -29,15 +28,16 @@ def finite(value: Any) -> Any:
 
 @contextmanager
 def reading_json(path: object, what: str, hint: str) -> Iterator[None]:
-    """Turns what goes wrong while a JSON file is read and taken apart into an error that names it.
+    """Turns exceptions while a JSON file is read and interpreted into one error that names the
+    file.
 
     Args:
         path: the file.
-        what: what it is, such as "certificate".
-        hint: what to do about it.
+        what: the kind of file, such as "certificate".
+        hint: hint of the error.
 
     Raises:
-        RewindowError: it is empty, cut short, or holds something else.
+        RewindowError: the file is empty, cut short, or has other content.
     """
     try:
         yield

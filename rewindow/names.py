@@ -1,5 +1,5 @@
-"""What may be a name of a component, stream, suite or replay: names come from anywhere and become
-parts of paths.
+"""Checks names of components, streams, suites and replays, since names are entered by users and
+become parts of paths.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ from collections.abc import Iterable
 from rewindow.errors import InputError
 
 POSITION_COLUMNS = ("window_id", "offset")
-"""Columns of a stream that say where a tuple lies."""
+"""Columns of a stream that contain a tuple's position."""
 BOOKKEEPING = (*POSITION_COLUMNS, "attempt")
-"""Columns that our tables have beside those of the events; Delta takes names that differ only by
-case for the same."""
+"""Columns that Rewindow adds to event columns in its tables. Delta treats names that differ only by
+case as equal."""
 _WINDOWS = ".windows"
 _FILES = ".files"
 REPLAY_ID_LENGTH_MAX = 110
-"""So that a certificate's file, which has two of them in its name, can be written (255 bytes)."""
+"""The limit keeps the file name of a certificate, which contains two ids, below 255 bytes."""
 PUBLISHED = "published"
 COMPONENT = r"[A-Za-z_][A-Za-z0-9_]*"
 _COMPONENT = re.compile(COMPONENT)
 _STREAM = re.compile(rf"{COMPONENT}(\.{COMPONENT})*")
 _FILE_STEM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _REPLAY = re.compile(rf"{_FILE_STEM.pattern}(@{_FILE_STEM.pattern})?")
-_COMPONENT_HINT = "Use letters, digits and _, not beginning with a digit."
+_COMPONENT_HINT = "Use letters, digits and _, not starting with a digit."
 _LENGTH_MAX = 200
 _CLOSE = 0.66
-"""From this share of equal letters on, by difflib, a name is taken for a slip of another."""
+"""Smallest similarity (difflib's ratio) at which a name is suggested for a misspelled one."""
 
 
 def quoted_column(name: str) -> str:
-    """Returns a column's name as Spark takes it, whatever characters it has: else a dot asks for a
-    field of a struct.
+    """Returns a column's name in backticks for Spark, which would read a dot as access to a
+    struct's field.
 
     >>> quoted_column("a.b")
     '`a.b`'
@@ -41,17 +41,20 @@ def quoted_column(name: str) -> str:
 
 
 def check_name(kind: str, name: str) -> str:
-    """Returns a component's name; refuses one that is not letters, digits and underscores (H17).
+    """Returns a component's name if it has only letters, digits and underscores.
 
     Raises:
         InputError: the name is empty or has other characters.
+
+    Rules: H17
     """
     return _checked(kind, name, _COMPONENT, hint=_COMPONENT_HINT)
 
 
 def check_stream(name: str) -> str:
-    """Returns the name of a stream, or of a table beside one: names joined by full stops, such as
-    `app.output.windows`.
+    """Returns the name of a stream, or of one of its accompanying tables, if it is valid.
+
+    Such a name consists of component names joined by full stops, such as `app.output.windows`.
 
     Raises:
         InputError: the name is empty, or has other characters.
@@ -62,10 +65,10 @@ def check_stream(name: str) -> str:
 
 
 def check_suite(name: str) -> str:
-    """Returns the name of a suite, which is that of its file.
+    """Returns the name of a suite, which is the name of its file, if it is valid.
 
     Raises:
-        InputError: it could lead to another folder.
+        InputError: the name could refer to a file in another folder.
     """
     return _checked(
         "suite", name, _FILE_STEM, hint="Use letters, digits, dots, dashes and underscores."
@@ -73,29 +76,30 @@ def check_suite(name: str) -> str:
 
 
 def check_replay_id(replay_id: str) -> str:
-    """Returns the id of a replay or of a container.
+    """Returns the id of a replay or of a container if it is valid.
 
     Raises:
-        InputError: it cannot be a folder's name, or means something else to a command.
+        InputError: the id cannot be a folder's name, or is a reserved word of the command line.
     """
     wrong = not _REPLAY.fullmatch(replay_id) or len(replay_id) > REPLAY_ID_LENGTH_MAX
     if wrong or replay_id == PUBLISHED:
         raise InputError(
             f'replay id "{_shown(replay_id)}" cannot be used',
             hint="Use letters, digits, dots, dashes and underscores, at most "
-            f"{REPLAY_ID_LENGTH_MAX}, beginning with a "
+            f"{REPLAY_ID_LENGTH_MAX}, starting with a "
             f'letter, a digit or _; not "{PUBLISHED}".',
         )
     return replay_id
 
 
 def container_id(replay_id: str, container: str) -> str:
-    """Returns the id of a container of a replay, see `whole_replay`."""
+    """Returns the id of a container of a replay; `whole_replay` is the inverse."""
     return f"{replay_id}@{container}"
 
 
 def whole_replay(replay_id: str) -> str:
-    """Returns the id of the replay that a container belongs to; the id of a replay is unchanged.
+    """Returns the id of the replay that a container belongs to, and the id of a whole replay
+    unchanged.
 
     >>> whole_replay(container_id("day-1", "totals")), whole_replay("day-1")
     ('day-1', 'day-1')
@@ -104,10 +108,10 @@ def whole_replay(replay_id: str) -> str:
 
 
 def check_whole(replay_id: str) -> str:
-    """Returns the id of a whole replay.
+    """Returns the id of a whole replay unchanged.
 
     Raises:
-        InputError: the id names a container, and only whole replays are checked, published or
+        InputError: the id is that of a container; only whole replays are checked, published or
             undone.
     """
     whole = whole_replay(replay_id)
@@ -121,8 +125,8 @@ def check_whole(replay_id: str) -> str:
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """Returns the sentence of a hint that names what was probably meant, with a space behind it;
-    empty without any.
+    """Returns a sentence for a hint that suggests similar names, with a trailing space; empty if no
+    name is similar.
 
     >>> did_you_mean("clikcs", ["clicks", "weather"])
     'Did you mean "clicks"? '
@@ -139,19 +143,21 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
 
 
 def windows_name(stream: str) -> str:
-    """Returns the name of the table of a stream's seals; it lies beside the tuples, which have the
-    stream's name.
+    """Returns the name of the table of a stream's seals, which is in the same folder as the table
+    of tuples.
     """
     return f"{stream}{_WINDOWS}"
 
 
 def files_name(stream: str) -> str:
-    """Returns the name of the table of a stream's data files; it lies beside the tuples."""
+    """Returns the name of the table of a stream's data files, which is in the same folder as the
+    table of tuples.
+    """
     return f"{stream}{_FILES}"
 
 
 def stream_of(table: str) -> str:
-    """Returns the stream that a table belongs to, by the table's name.
+    """Returns the stream that a table belongs to.
 
     >>> stream_of("flights"), stream_of("flights.windows"), stream_of("flights.files")
     ('flights', 'flights', 'flights')
@@ -166,8 +172,8 @@ def _checked(kind: str, name: str, allowed: re.Pattern[str], hint: str) -> str:
 
 
 def _shown(name: str) -> str:
-    """Returns a name as a message may carry it: no control character, no end of line, not
-    endless.
+    """Returns a name made safe for a message: control characters replaced, and cut to a maximum
+    length.
     """
     text = "".join(letter if letter.isprintable() else "?" for letter in name)
     return text if len(text) <= _LENGTH_MAX else f"{text[:_LENGTH_MAX]}..."

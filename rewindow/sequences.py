@@ -1,4 +1,4 @@
-"""Short sequences of named things: streams, ports, fields, files."""
+"""Helpers for short sequences of named things, such as streams, ports, fields and files."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def repeated_names(names: Iterable[str]) -> list[str]:
 
 
 def quantity(count: int, noun: str) -> str:
-    """Returns a number of things in words.
+    """Returns a count with its noun, in the plural unless the count is 1.
 
     >>> quantity(1, "tuple"), quantity(1_032, "window")
     ('1 tuple', '1,032 windows')
@@ -87,7 +87,7 @@ def quantity(count: int, noun: str) -> str:
 
 
 def numbered_names(names: Iterable[str], prefix: str) -> dict[str, str]:
-    """Returns for each name a technical one: the prefix and the position of the name.
+    """Returns a technical name for each name: the prefix and the name's index.
 
     >>> numbered_names(["user", "page"], "_key_")
     {'user': '_key_0', 'page': '_key_1'}
@@ -96,7 +96,7 @@ def numbered_names(names: Iterable[str], prefix: str) -> dict[str, str]:
 
 
 def map_values(function: Callable[[Item], Result], items: Mapping[Key, Item]) -> dict[Key, Result]:
-    """Returns the result of a function for each value, by the value's key.
+    """Applies a function to each value of a mapping and returns the results under the same keys.
 
     >>> map_values(len, {"a": "xy", "b": ""})
     {'a': 2, 'b': 0}

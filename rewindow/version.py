@@ -1,4 +1,4 @@
-"""The version of Rewindow, and the folder of the package."""
+"""The release number, and the folder of the installed package."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Window ids, ranges and durations: what everything else counts in
-(docs/rules/windows_and_checkpoints.md).
+"""Window ids, ranges of windows, times and durations (docs/rules/windows_and_checkpoints.md).
 
-A window id is the index of a window on the grid (W5, W10). All times are integer microseconds since
-1970-01-01 UTC, widths and origins integer milliseconds (W3, W4). No floating-point time enters a
-comparison.
+A window id is the index of a window on the grid. All times are integer microseconds since
+1970-01-01 UTC, widths and origins integer milliseconds. Comparisons never use floating-point times.
+
+Rules: W3, W4, W5, W10
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from rewindow.errors import InputError, RangeError
 
 WIDTH_MS_MAX = 503_079_487
 WIDTHS = f"from 1 ms to {WIDTH_MS_MAX} ms (5.8 days)"
-"""The widths that a window may have, in words."""
+"""The allowed widths of a window, in words."""
 WINDOWS_MAX = 20_000_000
-"""Windows that one range of work may have: arrays with a number for each of them still fit into a
-small machine."""
+"""Largest number of windows in one operation: arrays with one number per window still fit into the
+memory of a small machine."""
 DURATION_US_MAX = 100 * 366 * 86_400_000_000
 """The longest duration, about 100 years."""
 _UNITS_US = {
@@ -54,14 +54,16 @@ _CALENDAR_CYCLE_US = 146_097 * _UNITS_US["d"]
 
 
 def parse_duration(text: str | int | float | timedelta) -> int:
-    """Returns a duration in whole microseconds; a bare number means seconds.
+    """Returns a duration in whole microseconds; a number without a unit means seconds.
 
     >>> parse_duration("1 hour"), parse_duration("0.10"), parse_duration("250 ms")
     (3600000000, 100000, 250000)
 
     Raises:
         InputError: the text is not a duration, longer than 100 years, or not a whole number of
-            microseconds (H26).
+            microseconds.
+
+    Rules: H26
     """
     if isinstance(text, timedelta):
         return text // timedelta(microseconds=1)
@@ -90,7 +92,7 @@ def parse_duration(text: str | int | float | timedelta) -> int:
 
 
 def format_duration(duration_us: int) -> str:
-    """Returns a duration as a person would write it: the largest unit that divides it.
+    """Returns a duration as a number of the largest unit that divides it.
 
     >>> format_duration(3_600_000_000), format_duration(1_500_000)
     ('1 h', '1500 ms')
@@ -102,7 +104,7 @@ def format_duration(duration_us: int) -> str:
 
 
 def describe_duration(duration_us: int) -> str:
-    """Returns a duration in its two largest units, rounded down, for a reader.
+    """Returns a duration in its two largest units, rounded down.
 
     >>> describe_duration(19_064_000_000), describe_duration(90_000_000), describe_duration(0)
     ('5 h 17 min', '1 min 30 s', '0 s')
@@ -120,7 +122,7 @@ def describe_duration(duration_us: int) -> str:
 
 
 def describe_seconds(seconds: float) -> str:
-    """Returns how long something took, for a reader.
+    """Returns a time span in seconds as text; from 100 seconds on, in its two largest units.
 
     >>> describe_seconds(8.62), describe_seconds(8), describe_seconds(7_384)
     ('8.6 s', '8 s', '2 h 3 min')
@@ -131,7 +133,7 @@ def describe_seconds(seconds: float) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Returns a point in time in microseconds since the epoch; UTC unless the text carries a zone.
+    """Returns a point in time in microseconds since the epoch; UTC unless the text has a time zone.
 
     >>> parse_time("2013-01-01T05:00Z")
     1357016400000000
@@ -156,12 +158,12 @@ def to_datetime(t_us: int) -> datetime:
 
 
 def format_time(t_us: int) -> str:
-    """Returns a time as ISO 8601 in UTC; a year that is not of four digits has its sign.
+    """Returns a time as ISO 8601 in UTC; years outside of 0 to 9999 have a sign.
 
     >>> format_time(1357016400000000), format_time(1 << 59)
     ('2013-01-01T05:00:00Z', '+20237-04-25T10:45:03.423488Z')
     """
-    # Python knows the years 1 to 9999 alone. All dates come again after 400 years.
+    # Python supports only the years 1 to 9999. The calendar repeats every 400 years.
     cycles, within_cycle_us = divmod(t_us, _CALENDAR_CYCLE_US)
     moment = to_datetime(within_cycle_us)
     year = moment.year + 400 * cycles
@@ -170,17 +172,17 @@ def format_time(t_us: int) -> str:
 
 
 def check_order(from_us: int, to_us: int) -> None:
-    """Refuses a half-open range of time that is empty or reversed.
+    """Checks that a half-open range of time is neither empty nor reversed.
 
     Raises:
-        RangeError: it is; the hint has the ends exchanged.
+        RangeError: it is empty or reversed; the hint of a reversed range exchanges its ends.
     """
     begin = format_time(from_us)
     end = format_time(to_us)
     if from_us == to_us:
         raise RangeError(
             f"time range is empty: from {begin} to {end}",
-            hint="The end is not included: give a later one.",
+            hint="The end is not included: use a later one.",
         )
     if from_us > to_us:
         raise RangeError(
@@ -216,36 +218,36 @@ class WindowRange:
         return f"[{self.first}, {self.last}]"
 
     def checked(self, what: str) -> WindowRange:
-        """Returns the range itself, if one piece of work may have as many windows.
+        """Returns the range itself if it is not too large for one operation.
 
         Args:
-            what: whose range it is, for the message.
+            what: owner of the range, for the message.
 
         Raises:
             RangeError: it has more than WINDOWS_MAX windows.
         """
-        windows = self.last - self.first + 1  # len() cannot return any number.
+        windows = self.last - self.first + 1  # len() overflows for a very large range.
         if windows > WINDOWS_MAX:
             raise RangeError(
                 f"range {self} of {what} has {windows:,} windows, allowed are {WINDOWS_MAX:,}",
-                hint="Look at both ends of the range; if it is meant, take it in parts.",
+                hint="Check both ends of the range; if they are correct, divide it into parts.",
             )
         return self
 
     def overlap(self, other: WindowRange) -> WindowRange | None:
-        """Returns the windows that both ranges have, or None."""
+        """Returns the windows that are in both ranges, or None."""
         first = max(self.first, other.first)
         last = min(self.last, other.last)
         return WindowRange(first, last) if first <= last else None
 
 
 def to_ranges(windows: Iterable[int]) -> list[WindowRange]:
-    """Returns window ids collapsed to ascending, disjoint, maximal ranges.
+    """Returns window ids as ascending, disjoint ranges of consecutive ids.
 
     >>> [str(r) for r in to_ranges([5, 1, 2, 3])]
     ['[1, 3]', '[5, 5]']
     """
-    import numpy as np  # Not needed to import the library.
+    import numpy as np  # Imported here, so that importing the library stays fast.
 
     ids = np.unique(windows if isinstance(windows, np.ndarray) else np.fromiter(windows, np.int64))
     parts = np.split(ids, np.flatnonzero(np.diff(ids) != 1) + 1) if len(ids) else []
@@ -253,7 +255,7 @@ def to_ranges(windows: Iterable[int]) -> list[WindowRange]:
 
 
 def without(windows: WindowRange, taken: list[WindowRange]) -> list[WindowRange]:
-    """Returns what is left of a range without others, ascending.
+    """Returns the parts of a range that are not in any of the other ranges, ascending.
 
     >>> taken = [WindowRange(7, 20), WindowRange(0, 2), WindowRange(1, 4)]
     >>> [str(part) for part in without(WindowRange(0, 9), taken)]
@@ -272,7 +274,10 @@ def without(windows: WindowRange, taken: list[WindowRange]) -> list[WindowRange]
 
 @dataclass(frozen=True)
 class Grid:
-    """Windows of equal width from an origin on (W3 to W5). Streams of equal grid share window ids.
+    """Consecutive windows of equal width, starting at an origin. Streams of equal grid share window
+    ids.
+
+    Rules: W3 to W5
 
     >>> Grid(width_ms=3_600_000).window(1357016400000000)
     376949
@@ -294,7 +299,7 @@ class Grid:
 
     @property
     def width(self) -> str:
-        """Width of a window as a person writes it."""
+        """Width of a window as text, such as "1 h"."""
         return format_duration(self.width_us)
 
     @property
@@ -308,10 +313,12 @@ class Grid:
         return self.origin_ms * 1000
 
     def window(self, t_us: int) -> int:
-        """Returns the id of the window that holds a time (W5).
+        """Returns the id of the window that contains a time.
 
         Raises:
-            RangeError: the time lies before the origin.
+            RangeError: the time is before the origin.
+
+        Rules: W5
         """
         if t_us < self.origin_us:
             raise RangeError(
@@ -321,18 +328,18 @@ class Grid:
         return (t_us - self.origin_us) // self.width_us
 
     def start_us(self, window: int) -> int:
-        """Returns the start of a window, which belongs to it."""
+        """Returns the start of a window in microseconds; the start is part of the window."""
         return self.origin_us + window * self.width_us
 
     def end_us(self, window: int) -> int:
-        """Returns the end of a window, which no longer belongs to it."""
+        """Returns the end of a window in microseconds; the end is not part of the window."""
         return self.start_us(window + 1)
 
     def aligned_range(self, from_us: int, to_us: int) -> WindowRange:
         """Returns the windows of a half-open range of time.
 
         Raises:
-            RangeError: the range is empty or reversed, or an end does not lie on a window border.
+            RangeError: the range is empty or reversed, or an end is not on a window border.
         """
         check_order(from_us, to_us)
         for name, t_us in (("from", from_us), ("to", to_us)):

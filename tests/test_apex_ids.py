@@ -76,7 +76,7 @@ def test_ids_outside_any_window_are_rejected() -> None:
     ids = ApexIds(Grid(500, 1_357_016_400_000))
     base = ids.id_of(0)
     for foreign in (base + COUNTERS, base + (1 << 32), base - (1 << 32)):
-        with pytest.raises(InputError, match="belongs to no window of this grid"):
+        with pytest.raises(InputError, match="does not belong to a window of this grid"):
             ids.window_of(foreign)
     with pytest.raises(InputError, match="window -1 has no Apex id"):
         ids.id_of(-1)
