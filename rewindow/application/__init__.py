@@ -1,8 +1,8 @@
-"""What a user writes: an application graph of operators with typed ports. Building one runs
+"""The API for users: an application graph of operators with typed ports. Building a graph runs
 nothing.
 
-What is asked for is loaded, nothing else: Airflow reads the modes whenever it parses a DAG, without
-Arrow.
+Names are imported on first use, so that Airflow can read the recovery modes for every DAG that it
+parses without importing Arrow.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Returns what applications are made of."""
+    """Imports an exported name on first use."""
     if name in _MODULE_OF:
         return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
     raise AttributeError(f'module "{__name__}" has no "{name}"')

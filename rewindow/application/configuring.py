@@ -1,6 +1,4 @@
-"""Puts values that are given from outside into an application, as if its code had them (see
-`given`).
-"""
+"""Applies values from outside of the code (settings file, command line, form) to an application."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from rewindow.errors import InputError
 from rewindow.names import did_you_mean
 
 PORT_ATTRIBUTES = ("errors_max",)
-"""Attributes of an error port, given as operator.port.attribute."""
+"""Attributes of an error port, set as operator.port.attribute."""
 ATTRIBUTES = (
     "mode",
     "container",
@@ -35,7 +33,7 @@ ATTRIBUTES = (
     "spread",
     "locality",
 )
-"""Attributes of an operator; a property of the same name comes before."""
+"""Attributes of an operator; a property of the same name takes precedence."""
 _TEXTS = ("container", "locality", "partitioner")
 
 
@@ -56,40 +54,41 @@ OUTPUT_ATTRIBUTES: dict[str, tuple[Callable[[Any], bool], Callable[[Any], Any], 
     "tolerance": (_is_distance, float, "a number, at least 0"),
     "suite": (_is_text, str, 'the name of a suite, such as "delays"'),
 }
-"""Attributes of the stream of an output: which values each takes, of which type the output has
-them, and the values in words.
-"""
+"""Attributes of an output: name to a check of the value, its conversion, and a description of the
+allowed values."""
 
 
 def apply_overrides(app: Application, given: Iterable[PropertyOverride]) -> None:
-    """Puts given values into an application; those that cannot be are violations, reported with all
-    others (O53).
+    """Applies overrides to an application. Invalid ones become violations, which launch validation
+    reports with all others.
+
+    Rules: O53
     """
     of_ports = map(partial(_of_ports, app), given)
     # Values of a unifier come after those of the operator that it belongs to.
     app.given = sorted(
         resolve_overrides(chain.from_iterable(of_ports)),
-        key=lambda one: one.operator.endswith(".unifier"),
+        key=lambda override: override.operator.endswith(".unifier"),
     )
-    for one in app.given:
-        if one.output:
-            _set_output(app, one)
-        elif not one.operator:
-            setattr(app, one.name, one.value)
-        elif (place := _port_of(app, one.operator)) is not None:
-            app.declared.extend(_set_port(app, *place, one))
-        elif one.operator not in app.nodes:
+    for override in app.given:
+        if override.output:
+            _set_output(app, override)
+        elif not override.operator:
+            setattr(app, override.name, override.value)
+        elif (port := _port_of(app, override.operator)) is not None:
+            app.declared.extend(_set_port(app, *port, override))
+        elif override.operator not in app.nodes:
             known = (
-                f"{did_you_mean(one.operator, app.nodes)}There are: "
+                f"{did_you_mean(override.operator, app.nodes)}Existing operators: "
                 f"{', '.join(app.nodes) or 'none'}."
             )
-            app.declared.append(_violation(one, f"no operator has this name. {known}"))
+            app.declared.append(_violation(override, f"no operator has this name. {known}"))
         else:
-            apply_to(app, app.nodes[one.operator], one)
+            apply_to(app, app.nodes[override.operator], override)
 
 
 def apply_to(app: Application, node: Node, one: PropertyOverride) -> None:
-    """Puts a given value into an operator, see `apply_overrides`."""
+    """Applies an override to an operator, see `apply_overrides`."""
     key = property_key(node.operator, one.name)
     if key is not None:
         _set(node.operator, key, one.name, one.value)
@@ -107,7 +106,10 @@ def apply_to(app: Application, node: Node, one: PropertyOverride) -> None:
 
 
 def apply_changes(app: Application, changes: Iterable[PropertyChange]) -> None:
-    """Gives changeable properties the values that they have from here on (O26, O27)."""
+    """Sets changeable properties and attributes to new values.
+
+    Rules: O26, O27
+    """
     for one in changes:
         node = app.nodes[one.operator]
         key = property_key(node.operator, one.name)
@@ -120,12 +122,11 @@ def apply_changes(app: Application, changes: Iterable[PropertyChange]) -> None:
 
 
 def check_changes(app: Application, changes: Iterable[PropertyChange]) -> list[Any]:
-    """Makes changes in an application, in their order, to see whether it takes them; returns the
-    values as it has them.
+    """Applies changes to an application, in order, and returns the values after validation.
 
     Raises:
-        InputError: there is no such operator or property, it is not changeable, or it does not take
-            the value.
+        InputError: the operator or property does not exist, is not changeable, or rejects the
+            value.
     """
     return [_check_change(app, one) for one in changes]
 
@@ -133,7 +134,9 @@ def check_changes(app: Application, changes: Iterable[PropertyChange]) -> list[A
 def _check_change(app: Application, change: PropertyChange) -> Any:
     where = f'property "{change.path}"'
     if change.operator not in app.nodes:
-        known = f"{did_you_mean(change.operator, app.nodes)}There are: {', '.join(app.nodes)}."
+        known = (
+            f"{did_you_mean(change.operator, app.nodes)}Existing operators: {', '.join(app.nodes)}."
+        )
         raise InputError(f'{where}: no operator has the name "{change.operator}"', hint=known)
     operator = app.nodes[change.operator].operator
     kind = type(operator)
@@ -151,8 +154,8 @@ def _check_change(app: Application, change: PropertyChange) -> Any:
         raise InputError(
             f"{where} is not changeable while a replay runs",
             detail=f"Changeable of {kind.__name__}: {', '.join(changeable) or 'none'}.",
-            hint="Give it to a new replay (--set), or declare it: changeable: ClassVar = "
-            f'("{min(names)}",)',
+            hint="Set it for a new replay (--set), or declare it in the operator's class: "
+            f'changeable: ClassVar = ("{min(names)}",)',
         )
     # The change is made on the loaded application: only the operator itself can check the value,
     # and whether its ports and its state stay as the replay has stored them.
@@ -163,15 +166,18 @@ def _check_change(app: Application, change: PropertyChange) -> Any:
             raise InputError(f"{where} cannot be {change.value!r}: {wrong.message}")
     if (operator.output_ports(), operator.state_columns()) != before:
         raise InputError(
-            f"{where} cannot become {change.value!r} while a replay runs: ports or state would "
-            "have other columns"
+            f"{where} cannot become {change.value!r} while a replay runs: the columns of ports or "
+            "state would change"
         )
     [value] = operator.model_dump(mode="json", include=names).values()
     return value
 
 
 def _check_placing_change(app: Application, change: PropertyChange, where: str) -> int | None:
-    """Returns the number of partitions or instances from a window on (O99, R98)."""
+    """Checks a change of the number of partitions or instances, and returns the number.
+
+    Rules: O99, R98
+    """
     operator = app.nodes[change.operator].operator
     if getattr(operator.placing, change.name) is None:
         raise InputError(
@@ -190,7 +196,7 @@ def _check_placing_change(app: Application, change: PropertyChange, where: str) 
 
 
 def property_key(operator: FrameOperator, name: str) -> str | None:
-    """Returns by which name an operator takes a property when it is built, None where it has no
+    """Returns the keyword for a property in an operator's constructor, None if the operator has no
     such property.
     """
     for field, info in type(operator).model_fields.items():
@@ -200,8 +206,8 @@ def property_key(operator: FrameOperator, name: str) -> str | None:
 
 
 def _set(operator: FrameOperator, key: str, name: str, value: Any) -> None:
-    """Gives a property a value; of a text the first reading that the property takes: as it stands,
-    then as JSON.
+    """Sets a property. A text is first tried unchanged, then parsed as JSON; the first valid value
+    is used.
     """
     for reading in _readings(value):
         operator.set_properties(**{key: reading})
@@ -245,8 +251,10 @@ def _attribute(name: str, value: Any) -> Mode | str | int:
 
 
 def _of_ports(app: Application, one: PropertyOverride) -> Iterator[PropertyOverride]:
-    """Gives what a section of a port in the settings says, a value each:
-    [applications.A.operators.O.PORT].
+    """Yields the attributes in a port's section of the settings, one by one; yields any other
+    override unchanged.
+
+    Such a section is `[applications.A.operators.O.PORT]`.
     """
     node = app.nodes.get(one.operator)
     is_port = (
@@ -257,14 +265,14 @@ def _of_ports(app: Application, one: PropertyOverride) -> Iterator[PropertyOverr
     if not (is_port and isinstance(one.value, Mapping)):
         yield one
         return
-    place = f"{one.operator}.{one.name}"
+    path = f"{one.operator}.{one.name}"
     for name, value in one.value.items():
-        yield PropertyOverride(operator=place, name=name, value=value, source=one.source)
+        yield PropertyOverride(operator=path, name=name, value=value, source=one.source)
 
 
 def _port_of(app: Application, path: str) -> tuple[Node, str] | None:
-    """Returns operator and output port of a path such as operator.port, None where it is no
-    port.
+    """Returns the operator and output port of a path such as operator.port, None if it is not the
+    path of a port.
     """
     name, _, port = path.rpartition(".")
     node = None if path in app.nodes else app.nodes.get(name)
@@ -277,15 +285,16 @@ def _set_port(
     port: str,
     one: PropertyOverride,
 ) -> Iterator[Violation]:
-    """Gives a port an attribute; a value that it cannot have is told with operator and port
-    (O30).
+    """Sets an attribute of a port, and yields a violation if the attribute or its value is invalid.
+
+    Rules: O30
     """
     if one.name not in PORT_ATTRIBUTES:
         words = f"a port has no such attribute. {did_you_mean(one.name, PORT_ATTRIBUTES)}"
         yield _violation(one, f"{words}It has: {', '.join(PORT_ATTRIBUTES)}.", node.name, port=port)
     elif not node.output_ports()[port].error:
         yield _violation(
-            one, "only an error port has a bound on error tuples", node.name, port=port
+            one, "only an error port has a limit of error tuples", node.name, port=port
         )
     else:
         try:
@@ -299,13 +308,12 @@ def _set_port(
 
 
 def _set_output(app: Application, one: PropertyOverride) -> None:
-    """Gives the stream of an output an attribute; the columns of `sorted_by` are checked with all
-    else.
-    """
+    """Sets an attribute of an output. Launch validation checks the columns of `sorted_by` later."""
     output = app.outputs.get(one.output)
     if output is None:
         known = (
-            f"{did_you_mean(one.output, app.outputs)}There are: {', '.join(app.outputs) or 'none'}."
+            f"{did_you_mean(one.output, app.outputs)}Existing outputs: "
+            f"{', '.join(app.outputs) or 'none'}."
         )
         app.declared.append(_violation(one, f"no output has the name {one.output}. {known}"))
     elif one.name not in OUTPUT_ATTRIBUTES:

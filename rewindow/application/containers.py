@@ -1,9 +1,10 @@
-"""Containers: parts of an application that recover together, each computed by a separate job
-(X53, R5, O107).
+"""Containers: parts of an application that recover together, each computed by a separate job.
 
 The graph is cut between two operators that differ in mode or in the container name that the user
 has set. Operators of the same mode without a container name share a container, unless two
 containers would then depend on each other.
+
+Rules: O107, R5, X53
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ def cut_graph(
 
     >>> modes = {"a": Mode.EXACTLY_ONCE, "b": Mode.AT_LEAST_ONCE, "c": Mode.EXACTLY_ONCE}
     >>> feeds = {"b": ["a"], "c": ["a", "b"]}
-    >>> [(one.name, one.after) for one in cut_graph([["a"], ["b"], ["c"]], feeds, modes, {})]
+    >>> containers = cut_graph([["a"], ["b"], ["c"]], feeds, modes, {})
+    >>> [(container.name, container.after) for container in containers]
     [('a', ()), ('b', ('a',)), ('c', ('a', 'b'))]
     """
     keys = _joined_keys(
@@ -108,7 +110,7 @@ def cut_graph(
     members: dict[str, list[str]] = {key: [] for key in order}
     for operator in chain(*units):
         members[keys[operator]].append(operator)
-    # A container without a name is called as its first operator, and that name may be in use.
+    # A container without a name gets that of its first operator, which may be in use.
     taken = set(named.values())
     names = {}
     for key in order:
@@ -144,7 +146,13 @@ def _joined_keys(
     modes: Mapping[str, Mode],
     named: Mapping[str, str],
 ) -> dict[str, str]:
-    """Returns the key of the container of each operator, see `cut_graph` for the arguments."""
+    """Returns the key of the container of each operator, see `cut_graph` for the arguments.
+
+    Every unit starts with its own key, or with the key of its named container. Each unnamed unit is
+    then merged, in topological order, into the first earlier container of the same mode with which
+    the containers can still be ordered. Merging greedily keeps the number of containers small
+    without a search over all partitions of the graph.
+    """
     keys: dict[str, str] = {}
     for operator in chain(*units):
         is_named = operator in named
@@ -166,7 +174,8 @@ def _joined_keys(
             if modes[other] is not modes[unit[0]]:
                 continue
             joined = keys | dict.fromkeys(unit, other)
-            # Joining two parts with a third one between them would make both wait for it.
+            # Two parts with a third one between them must stay separate: the third needs the
+            # first to end before it starts.
             if _order(joined, sources) is not None:
                 keys = joined
                 break
@@ -213,8 +222,9 @@ def _order(
 
 
 def wrong_containers(app: Application, modes: ResolvedModes) -> Iterator[Violation]:
-    """Yields the reasons why an application cannot run in the containers that the user wants (R39,
-    X53).
+    """Yields the reasons why an application cannot run in the containers that the user has set.
+
+    Rules: R39, X53
     """
     for pair in modes.refused:
         feeds = app.nodes[pair.downstream].feeds

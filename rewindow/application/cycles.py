@@ -1,5 +1,7 @@
-"""Cycles of a graph: allowed where each goes through a delay operator, and then called window by
-window (O51, X40).
+"""Finds the cycles of a graph and checks them. A cycle must contain a delay operator and is then
+called window by window.
+
+Rules: O51, X40
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ from rewindow.sequences import names_of, only_named
 
 
 def cycles_of(nodes: Mapping[str, Node]) -> list[list[Node]]:
-    """Returns the operators of each cycle, those together that can be reached from each other.
+    """Returns the operators of each cycle: a set of operators that can all be reached from each
+    other.
 
-    They come in the order in which they are called in a window: delay operators first, as they emit
-    what the windows before have left, then each after those that feed it. Of a cycle without a
-    delay operator the order is as added.
+    The operators are in the order in which they are called in a window: delay operators first,
+    since they emit tuples of earlier windows, then each one after those that feed it. The operators
+    of a cycle without a delay operator remain in the order in which they were added.
     """
     # Two operators are in the same cycle if each of them reads from the other, directly or not.
     # Graphs have tens of operators, so that comparing all pairs is fast enough.
@@ -35,8 +38,10 @@ def cycles_of(nodes: Mapping[str, Node]) -> list[list[Node]]:
 
 
 def lacks_delay(cycle: list[Node]) -> bool:
-    """Returns whether operators of a cycle wait for each other in one window; a delay that feeds
-    itself too (O51).
+    """Returns whether operators of a cycle wait for each other within a window; this includes a
+    delay operator that feeds itself.
+
+    Rules: O51
     """
     for node in cycle:
         if node.name in node.sources:
@@ -46,22 +51,24 @@ def lacks_delay(cycle: list[Node]) -> bool:
 
 
 def wrong_members(cycle: list[Node]) -> Iterator[Violation]:
-    """Yields what cannot be in a cycle that goes through a delay operator, as it is one pass over
-    its tuples (X40).
+    """Yields violations by the members of a cycle with a delay operator, which is computed in one
+    pass over its tuples.
+
+    Rules: X40
     """
     names = set(names_of(cycle))
     is_fed = False
     for node in cycle:
         if not node.operator.called_by_tuples:
             message = (
-                "it gets all windows of a group at once, so it cannot be in a cycle: make "
-                "it a TupleOperator"
+                "it receives all windows of a group at once, so it cannot be in a cycle: "
+                "make it a TupleOperator"
             )
             yield Violation(
                 "X40", node.name, "", value=type(node.operator).__name__, message=message
             )
         if node.spread is not None:
-            message = "an operator in a cycle cannot be spread: its instances do not see each other"
+            message = "an operator in a cycle cannot be spread: its instances run independently"
             yield Violation("X55", node.name, "", value=node.spread, message=message)
         for port, end in node.feeds.items():
             is_fed = is_fed or end.operator not in names
@@ -72,8 +79,8 @@ def wrong_members(cycle: list[Node]) -> Iterator[Violation]:
             ):
                 kind = "control" if known.control else "broadcast"
                 message = (
-                    f"a {kind} port cannot be fed from its own cycle, whose key ranges do "
-                    "not see each other"
+                    f"a {kind} port cannot be fed from its own cycle, whose key ranges run "
+                    "independently"
                 )
                 yield Violation("X44", node.name, port, value=end, message=message)
     if not is_fed:
@@ -87,17 +94,17 @@ def wrong_members(cycle: list[Node]) -> Iterator[Violation]:
 
 
 def _reached(nodes: Mapping[str, Node], name: str) -> set[str]:
-    """Returns the operators that an operator reads from, directly or not; its own name where it is
-    in a cycle.
+    """Returns the operators that an operator reads from, directly or indirectly; its own name is
+    included if it is in a cycle.
     """
-    found: set[str] = set()
+    upstream: set[str] = set()
     todo = [name]
     while todo:
         for end in nodes[todo.pop()].feeds.values():
-            if end.operator in nodes and end.operator not in found:
-                found.add(str(end.operator))
+            if end.operator in nodes and end.operator not in upstream:
+                upstream.add(str(end.operator))
                 todo.append(str(end.operator))
-    return found
+    return upstream
 
 
 def _called(cycle: list[Node]) -> list[Node]:
@@ -108,9 +115,7 @@ def _called(cycle: list[Node]) -> list[Node]:
 
 
 def _in_order(nodes: list[Node]) -> list[Node]:
-    """Returns operators so that each comes after those of them that feed it; not those that wait
-    for each other.
-    """
+    """Returns the operators in topological order, without those that wait for each other."""
     placed: list[Node] = []
     while True:
         waiting = set(names_of(nodes)) - set(names_of(placed))

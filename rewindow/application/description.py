@@ -1,6 +1,4 @@
-"""An application's graph as plain values: what a plan keeps, what a program reads, what is
-drawn.
-"""
+"""An application's graph as plain values, stored in plans, written as JSON and drawn on pages."""
 
 from __future__ import annotations
 
@@ -21,15 +19,16 @@ class _Value(BaseModel):
 
 
 class PortDescription(_Value):
-    """An output port; `error` says that its tuples are stored as error tuples."""
+    """An output port; `error` is true if its tuples are stored as error tuples."""
 
     name: str
     error: bool = False
 
 
 class PropertyDescription(_Value):
-    """A property or an attribute, its value as JSON has it, and where the value comes from
-    (O28).
+    """A property or an attribute: its value as JSON, and the source of the value.
+
+    Rules: O28
     """
 
     name: str
@@ -38,16 +37,16 @@ class PropertyDescription(_Value):
 
 
 class OperatorDescription(_Value):
-    """An operator in its place.
+    """An operator of a graph.
 
     Attributes:
         kind: name of its class.
-        feeds: where each input port's stream begins, as operator.port or the name of a recorded
-            stream; an optional port without one is left out.
-        properties: with the attributes that are not left as they are.
-        ports: its output ports, none where they depend on properties that are wrong.
+        feeds: input port to its source, as operator.port or the name of a recorded stream; an
+            optional port without a source is absent.
+        properties: its properties, and the attributes that differ from their defaults.
+        ports: its output ports, none if they depend on invalid properties.
         exchange: how the tuples of a tuple operator reach its tasks: "key", "partition id", "round
-            robin" or "one task"; None of a frame operator.
+            robin" or "one task"; None for a frame operator.
     """
 
     name: str
@@ -60,8 +59,8 @@ class OperatorDescription(_Value):
 
 
 class GraphDescription(_Value):
-    """The graph of an application: recorded streams, operators in topological order, and outputs by
-    their source.
+    """The graph of an application: recorded streams, operators in topological order, and the source
+    port of each output.
 
     `cycles` has the operators of each cycle, in the order in which they are called in a window.
     """
@@ -75,8 +74,8 @@ class GraphDescription(_Value):
 
 
 def describe_graph(app: Application) -> GraphDescription:
-    """Returns the graph of an application, also of one that breaks rules: as much of it as can be
-    told.
+    """Returns the graph of an application. An invalid application is described as far
+    as possible.
     """
     return GraphDescription(
         application=app.name,
@@ -89,8 +88,8 @@ def describe_graph(app: Application) -> GraphDescription:
 
 
 def _given_to(app: Application, node: Node) -> dict[str, str]:
-    """Returns where each value comes from that is given to an operator or its ports, by the name
-    within it.
+    """Returns the source of each override of an operator or its ports, by the name within the
+    operator.
     """
     own = f"{node.name}."
     sources = {}
@@ -126,11 +125,13 @@ def _exchange(node: Node) -> str:
 
 
 def _properties(node: Node, sources: dict[str, str]) -> Iterator[PropertyDescription]:
-    """Yields each property, with where its value comes from: outside, code, or the class."""
+    """Yields each property with the source of its value: an override, the code, or the default of
+    the class.
+    """
     for name, info in type(node.operator).model_fields.items():
         names = {name, info.alias or name}
         in_code = CODE if names & node.operator.given_properties().keys() else DEFAULT
-        source = next((sources[one] for one in names if one in sources), in_code)
+        source = next((sources[alias] for alias in names if alias in sources), in_code)
         value = to_jsonable_python(getattr(node.operator, name, None), fallback=str)
         yield PropertyDescription(name=name, value=value, source=source)
 

@@ -1,11 +1,12 @@
-"""Error tuples: what is stored of a tuple that is emitted on an error port (docs/rules/decisions.md
-X14, O68 to O70).
+"""Columns and reasons of error tuples: tuples that an operator rejects and emits on an error port.
 
     rejected = rows.where("x < 0").withColumn(REASON, F.lit("null_key")).withColumn(DETAIL, F.lit("x
     is negative"))
 
 An operator may add the columns `POSITION`, `REASON` and `DETAIL` to a frame for an error port; the
-port does not declare them. The engine adds the rest, and a reason where there is none.
+port does not declare them. The engine adds the other columns, and a default reason.
+
+Rules: O68 to O70, X14 (docs/rules/decisions.md)
 """
 
 from __future__ import annotations
@@ -18,27 +19,28 @@ import pyarrow as pa
 from rewindow.errors import InputError
 
 PREFIX = "_rw_"
-"""What the names of columns begin with that are added to tuples; a stream's own columns may not
+"""Prefix of the columns that Rewindow adds to tuples; columns of a stream must not start with it
 (X22)."""
 POSITION = "_rw_position"
 REASON = "_rw_reason"
 DETAIL = "_rw_detail"
 GIVEN = pa.schema([(POSITION, pa.string()), (REASON, pa.string()), (DETAIL, pa.string())])
-"""What an operator may say of an error tuple: where it comes from, why it is one, and more in
-words."""
+"""Columns that an operator may set for an error tuple: its position in the source, the reason, and
+an explanation."""
 COLUMNS = pa.schema(
     [("_rw_replay", pa.string()), ("_rw_window", pa.int64()), ("_rw_attempt", pa.int64()), *GIVEN],
 )
-"""Columns of an error table behind those of its port; window and attempt are repeated, for wherever
-the tuple goes."""
+"""Columns of an error table after those of its port. They repeat window and attempt, so that a
+tuple can be traced when it is copied elsewhere."""
 OF_THE_REPLAY = frozenset(COLUMNS.names) - frozenset(GIVEN.names)
-"""Those that say which replay stored the tuple, and so differ between two replays."""
+"""The columns that identify the replay that stored the tuple, which differ between two replays."""
 RAISED = "operator_raised"
-"""The reason of a tuple at which its operator fails."""
+"""The reason of a tuple for which its operator raised an exception."""
 FAILED = ".failed"
-"""Suffix of the port that a table of failing tuples has in a plan, after the input port (R93)."""
+"""Suffix of the port name of a table of failing tuples in a plan; the input port's name precedes it
+(R93)."""
 EMITTED = "emitted"
-"""The reason of an error tuple whose operator gave none: it chose to emit it."""
+"""The default reason of a tuple that an operator emits on an error port without a reason."""
 FROM_STREAM = "_rw_from_stream"
 FROM_REPLAY = "_rw_from_replay"
 FROM_WINDOW = "_rw_from_window"
@@ -51,8 +53,8 @@ FROM = pa.schema(
         (FROM_OFFSET, pa.int64()),
     ]
 )
-"""Columns of a tuple that was fed back: where it came from; the replay names the publication (X15,
-X51)."""
+"""Columns of a tuple that was fed back, with the position of the error tuple; the replay column has
+the publication (X15, X51)."""
 REASONS = (
     "null_ts",
     "bad_type",
@@ -70,16 +72,17 @@ REASONS = (
     "malformed",
     "encoding",
 )
-"""Reasons of the engine and of our operators; docs/error_tuples.md explains them. An operator
-may use them, and any other that `check_reasons` accepts."""
+"""Reasons of the engine and of the operators in the library, explained in
+docs/write_an_operator.md. Operators of users may use them, and any other that `check_reasons`
+accepts."""
 _REASON = re.compile("[a-z][a-z0-9_]{0,39}")
 
 
 def check_reasons(reasons: Iterable[object], port: str) -> None:
-    """Refuses reasons that are not a name in lower case, by which error tuples are counted.
+    """Checks that each reason is a name in lower case, since error tuples are counted by reason.
 
     Raises:
-        InputError: names the first one.
+        InputError: a reason is not such a name; the message has the first one.
     """
     for reason in reasons:
         if not isinstance(reason, str) or not _REASON.fullmatch(reason):

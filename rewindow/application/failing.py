@@ -1,5 +1,7 @@
 """Tables of failing tuples: one for each input port of an operator, with the columns that the
-operator reads there (R93).
+operator reads there.
+
+Rules: R93
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Application: the graph of operators and streams that a replay runs."""
+"""The application: a graph of operators and streams, which a replay runs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from rewindow.windows import Grid, parse_duration
 CHECKPOINT_WINDOWS = 60
 UNREAD = "none of its output ports is connected or marked optional"
 TOLERANCE = 1e-9
-"""How close floating-point values of an output lie that count as equal, unless it declares
-something else (R85)."""
+"""Default tolerance of floating-point values: the difference at which they count as equal (R85)."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +31,16 @@ class Output:
     """A stream that a replay writes and a publication makes visible.
 
     Attributes:
-        key: columns that name a tuple within its window; they order a published window.
-        suite: name of the suite of expectations that judges it.
+        key: columns that identify a tuple within its window; a published window is ordered by them.
+        suite: name of the suite of expectations that checks it.
         suite_parameters: values that its expectations and measures use by name; several outputs may
             share a suite.
-        tolerance: its floating-point values are equal when |a - b| <= tolerance * max(1, |a|, |b|)
-            (R85).
-        sorted_by: columns by which rows lie in each of its files, so that readers can pass over row
-            groups; no part of the result.
-        is_error: whether it is the table of an error port's tuples, which nobody has to declare
-            (O69).
+        tolerance: two floating-point values are equal if |a - b| <= tolerance * max(1, |a|, |b|).
+        sorted_by: columns by which the rows of each file are sorted, so that readers can skip row
+            groups; the result does not depend on it.
+        is_error: whether it is the table of an error port, which exists without a declaration.
+
+    Rules: O69, R85
     """
 
     name: str
@@ -55,26 +54,30 @@ class Output:
 
     @property
     def direction(self) -> str:
-        """What its rows in the facts are called."""
+        """Value of the column `direction` in its facts."""
         return "error" if self.is_error else "out"
 
 
 @dataclass
 class Application:
-    """An application graph; `window` is the width of its streaming windows, all inputs share its
+    """An application graph; `window` is the width of its streaming windows. All inputs share its
     grid.
-
-    `given` are the values of properties and attributes that come from outside of its code, once
-    they are put in. With `strict_outputs` an operator of which nothing is read is refused, without
-    it there is a warning (O15). `whole` is the application that it is a part of, see `part`.
-    `failing` are the tables of tuples at which operators fail, with the columns of the input port;
-    only a replay that quarantines such tuples has any (R93).
 
     Example:
         app = Application("clicks_per_page", window="5 seconds")
         clicks = app.input("clicks")
         counts = app.add("counts", CountPerPage(), clicks=clicks)
         app.output("counts", counts, key=["page"])
+
+    Attributes:
+        strict_outputs: whether an operator with only unread output ports is a violation; otherwise
+            it is a warning.
+        given: overrides of properties and attributes, after they were applied.
+        whole: the application that this one is a part of, see `part`.
+        failing: tables of tuples for which operators fail, with the columns of the input port; only
+            a replay that quarantines such tuples has any.
+
+    Rules: O15, R93
     """
 
     name: str
@@ -97,13 +100,18 @@ class Application:
 
     @property
     def checkpoint_multiple(self) -> int:
-        """K: checkpoints wait for a multiple of it, the least common one of all operators'."""
+        """K: the least common multiple of the operators' `checkpoint_windows`; checkpoints are
+        saved only at multiples of it.
+        """
         return math.lcm(*(node.checkpoint_windows for node in self.nodes.values()))
 
     def input(self, stream: str, schema: pa.Schema | None = None) -> PortHandle:
-        """Declares a recorded stream as input; a schema is checked against the recording at launch.
+        """Declares a recorded stream as input. If it has a schema, the recording is checked against
+        it at launch.
 
-        It may be declared again, with the same schema or none (O48, O49).
+        A stream may be declared again, with the same schema or none.
+
+        Rules: O48, O49
         """
         known = self.streams.setdefault(stream, schema)
         if known is None:
@@ -136,26 +144,32 @@ class Application:
         locality: str | None = None,
         **feeds: End,
     ) -> Node:
-        """Adds an operator and connects its input ports, given by name: each to one port that
-        writes its stream (O17).
+        """Adds an operator and connects its input ports.
 
-        `mode` limits what a crash may cost (see docs/recovery_modes.md). Operators with the same
-        `container` recover together. Operators with another mode or container are computed by
-        another job, which reads the staged output of this one (X53). The plan chooses both if they
-        are not given.
+        Adding another operator under an existing name is reported at launch and does not change the
+        graph.
 
-        `application_windows` are taken as one by the operator (W18); with `slide_windows` it looks
-        back over that many and has a result each time after `slide_windows` windows (W27).
+        Args:
+            name: unique name of the operator.
+            operator: the operator.
+            mode: limits the damage of a crash (see docs/recovery_modes.md); None: the plan decides.
+            container: operators with the same name here recover together; None: the plan decides.
+                Operators with another mode or container are computed by another job, which reads
+                the staged output of this one.
+            checkpoint_windows: checkpoints are saved only at multiples of this number of windows.
+            application_windows: number of windows that the operator treats as one.
+            slide_windows: makes the application window sliding: the operator has a result every
+                `slide_windows` windows, over the last `application_windows`.
+            partitions: number of Spark tasks among which the keys of a tuple operator are divided.
+                No result depends on it.
+            partitioner: maps keys to partitions, see `Placing`.
+            spread: number of instances among which the tuples of an operator without a key are
+                divided.
+            locality: "apart" computes a tuple operator in a separate pass, even next to operators
+                with the same key. Results do not depend on it.
+            **feeds: input port name to the port that feeds it.
 
-        `partitions` divides the keys of a tuple operator between that many Spark tasks, and
-        `partitioner` maps keys to partitions; `spread` divides the tuples of an operator
-        without a key between that many instances. No result depends on them (X55, O101).
-
-        `locality="apart"` computes a tuple operator in a separate pass, also next to operators with
-        the same key (O97, O103). It does not change any result.
-
-        Another one under a name that is taken is reported at launch and leaves the graph as it was
-        (O48, O49).
+        Rules: O17, O48, O49, O97, O101, O103, W18, W27, X53, X55
         """
         ends = map_values(self._end, feeds)
         known_mode = Mode.parse(mode) if mode else None
@@ -184,8 +198,10 @@ class Application:
         return known
 
     def renew_unifiers(self, name: str) -> None:
-        """Adds the unifiers of an operator, or updates them to its present properties and
-        attributes (O73, O78).
+        """Adds the unifiers of an operator, or updates them to its current properties and
+        attributes.
+
+        Rules: O73, O78
         """
         writer = self.nodes[name]
         if writer.unifies:
@@ -213,20 +229,25 @@ class Application:
             )
 
     def _end(self, feed: End) -> PortHandle:
-        """Returns the port that emits a stream: the unifier's port if there is a unifier (O75)."""
+        """Returns the port that emits a stream: the unifier's port if the stream has a unifier.
+
+        Rules: O75
+        """
         end = end_of(feed)
         unifier = self.nodes.get(f"{end}.unifier")
         return unifier.default_port() if unifier and unifier.unifies == end else end
 
     def module(self, name: str, build: Build, **feeds: End) -> PartInstance:
-        """Adds a part of a graph as if it were one operator, and connects its input ports, given by
-        name (O10).
+        """Adds a part of a graph as if it were one operator, and connects its input ports.
 
         Args:
-            name: begins the names of its operators, before a full stop (X50).
-            build: gets a `Part`, to which it adds operators, and by their names what feeds its
-                input ports; returns by name what its output ports emit, or its one output port. A
-                parameter with a default is optional.
+            name: prefix of the names of its operators, followed by a full stop.
+            build: a function that adds the operators. It receives a `Part`, and the feeds of its
+                input ports as keyword arguments; a parameter with a default is optional. It returns
+                the streams of its output ports by name, or the stream of its one output port.
+            **feeds: input port name to the port that feeds it.
+
+        Rules: O10, X50
         """
         return place(self, name, build, feeds)
 
@@ -241,15 +262,22 @@ class Application:
         tolerance: float = TOLERANCE,
         sorted_by: Sequence[str] = (),
     ) -> None:
-        """Declares an output of the application; the same one may be declared again (O48, O49).
+        """Declares an output of the application; declaring the same output again has no effect.
 
-        Sums of floating-point values depend on the order in which Spark adds: where positive and
-        negative ones nearly cancel out, declare a `tolerance` that allows for it, or sum decimals
-        (R85).
+        Sums of floating-point values depend on the order in which Spark adds. If positive and
+        negative values nearly cancel out, declare a larger `tolerance`, or sum decimals.
 
-        `sorted_by` sorts the rows of each file that is written by columns that readers filter by,
-        `window_id` among them: it costs a sort in every group, and readers pass over the row groups
-        that hold nothing they ask for.
+        Args:
+            name: name of the output; its published table is APPLICATION.NAME.
+            source: the port that emits it.
+            key: columns that identify a tuple within its window.
+            suite: name of the suite of expectations that checks it.
+            suite_parameters: values that the suite uses by name.
+            tolerance: relative difference at which floating-point values count as equal.
+            sorted_by: columns by which the rows of each file are sorted, such as `window_id`.
+                Sorting costs time in every group, but lets readers skip row groups.
+
+        Rules: O48, O49, R85
         """
         handle = self._end(source)
         given = tuple(sorted((suite_parameters or {}).items()))
@@ -280,8 +308,10 @@ class Application:
             )
 
     def errors(self) -> dict[str, Output]:
-        """Returns a table for each error port, by the port's name, whether anything reads it or not
-        (O67, O69); then those of failing tuples (R93).
+        """Returns an error table for each error port, by the port's name, then the tables of
+        failing tuples. Whether an operator reads the port does not matter.
+
+        Rules: O67, O69, R93
         """
         handles = [handle for handle, port in self._output_ports() if port.error]
         tables = {}
@@ -296,11 +326,11 @@ class Application:
                 yield node[name], port
 
     def staged(self) -> dict[str, Output]:
-        """Returns everything that a replay writes: the outputs, then the error tuples."""
+        """Returns all tables that a replay writes: the outputs, then the error tables."""
         return self.outputs | self.errors()
 
     def columns(self, output: Output) -> pa.Schema:
-        """Returns the event columns of something that a replay writes."""
+        """Returns the event columns of a table that a replay writes."""
         if output.source in self.failing:
             return error_columns(self.failing[output.source])
         ports = self.nodes[str(output.source.operator)].operator.output_ports()
@@ -308,10 +338,12 @@ class Application:
         return error_columns(schema) if output.is_error else schema
 
     def dropped(self) -> set[PortHandle]:
-        """Returns the output ports that nothing reads: their tuples are counted all the same (O16).
+        """Returns the output ports that nothing reads; their tuples are only counted.
 
-        Error ports are not among them, as their tuples are stored (O69), nor report ports, which
-        are not computed then.
+        Error ports are not among them, since their tuples are stored. Neither are report ports,
+        which are not computed if nothing reads them.
+
+        Rules: O16, O69
         """
         counted = set()
         for handle, port in self._output_ports():
@@ -320,17 +352,19 @@ class Application:
         return counted - self.read()
 
     def read(self) -> set[PortHandle]:
-        """Returns where the streams begin that an operator or an output reads."""
+        """Returns the source ports of all streams that an operator or an output reads."""
         read = {output.source for output in self.outputs.values()}
         for node in self.nodes.values():
             read.update(node.feeds.values())
         return read
 
     def unread(self) -> list[str]:
-        """Returns the operators none of whose output ports is connected or marked optional; no
-        error port counts.
+        """Returns the operators with output ports, none of which is connected or marked optional.
+        Connected error ports do not count.
 
-        Rules: O15, X13; where streams end there is nothing to be read (O3).
+        Operators that end streams are never among them.
+
+        Rules: O3, O15, X13
         """
         read = self.read()
         unread = []
@@ -342,19 +376,25 @@ class Application:
 
     def cycles(self) -> list[list[Node]]:
         """Returns the operators of each cycle in the order in which they are called, see
-        `cycles_of` (X40).
+        `cycles_of`.
+
+        Rules: X40
         """
         return cycles_of(self.nodes)
 
     def units(self) -> list[list[Node]]:
-        """Returns what is computed in one: an operator, or those of a cycle; each unit after what
-        feeds it (X40).
+        """Returns the groups of operators that are computed together, in topological order: single
+        operators, or the operators of a cycle.
+
+        Rules: X40
         """
         units = self.cycles()
         inside = names_of(chain.from_iterable(units))
         units += ([node] for node in not_named(self.nodes.values(), inside))
-        places = list(self.nodes)
-        rest = sorted(units, key=lambda unit: min(map(places.index, names_of(unit))))
+        # Topological order by repeated selection: all units whose sources are placed come next,
+        # in the order in which they were added. The order is stable, since plans store it.
+        added = list(self.nodes)
+        rest = sorted(units, key=lambda unit: min(map(added.index, names_of(unit))))
         placed: list[list[Node]] = []
         names: set[str] = set()
         while rest:
@@ -370,31 +410,31 @@ class Application:
         return placed
 
     def order(self) -> list[Node]:
-        """Returns the operators so that each comes after what feeds it; those of a cycle come
-        together.
-        """
+        """Returns the operators in topological order; the operators of a cycle are adjacent."""
         return list(chain.from_iterable(self.units()))
 
     def upstream(self, name: str) -> set[str]:
-        """Returns the names of all operators that feed an operator, directly or not, and its
-        own.
+        """Returns the names of all operators that feed an operator, directly or indirectly, and its
+        own name.
         """
-        found = set()
+        names = set()
         todo = [name]
         while todo:
             current = todo.pop()
-            if current in found or current not in self.nodes:
+            if current in names or current not in self.nodes:
                 continue
-            found.add(current)
+            names.add(current)
             todo += self.nodes[current].sources
-        return found
+        return names
 
     def ends(self, of_streams: Mapping[str, int | None]) -> dict[str, int]:
-        """Returns by operator the window with which all streams have ended that reach it; of others
-        nothing (X21).
+        """Returns, by operator, the window with which its last upstream stream ends. Operators with
+        an upstream stream that has not ended are absent.
 
         Args:
             of_streams: the last window of each stream, and of each port of another container.
+
+        Rules: X21
         """
         ends = {}
         for name in self.nodes:
@@ -409,11 +449,13 @@ class Application:
         return ends
 
     def part(self, operators: Iterable[str]) -> Application:
-        """Returns the part of this application that a container computes (X53).
+        """Returns the part of this application that a container computes.
 
         The operators keep their feeds: ports of operators outside of the part are sources of the
         part, like recorded streams. A port that an operator outside reads becomes an output with
-        the name of the port, unless it is an error port or the application has an output there.
+        the name of the port, unless it is an error port or already an output of the application.
+
+        Rules: X53
         """
         names = set(operators)
         nodes = {}
@@ -459,18 +501,20 @@ class Application:
         """Returns the ports of other containers that this part of an application reads."""
         if not self.whole:
             return []
-        found: set[PortHandle] = set()
+        ports: set[PortHandle] = set()
         for node in self.nodes.values():
             for end in node.feeds.values():
                 # A feed without an operator is a recorded stream.
                 if end.operator is not None and end.operator not in self.nodes:
-                    found.add(end)
-        return sorted(found, key=str)
+                    ports.add(end)
+        return sorted(ports, key=str)
 
     def port(self, handle: PortHandle) -> OutputPort | InputPort | None:
-        """Returns the port that a stream starts from, None when there is no such port.
+        """Returns the port that emits a stream, None if it does not exist.
 
-        Of an operator whose ports cannot be told (O60) it is one without a schema.
+        If the operator cannot list its ports, the result is a port without a schema.
+
+        Rules: O60
         """
         if handle.operator is None:
             return InputPort(self.streams.get(handle.port)) if handle.port in self.streams else None
@@ -480,8 +524,10 @@ class Application:
         return node.output_ports().get(handle.port) if node.has_known_ports else InputPort()
 
     def warnings(self) -> list[str]:
-        """Returns what does not stop a run but is kept with it (O15, O61); of wrong properties,
-        nothing.
+        """Returns problems that do not stop a run but are stored with it. Operators with invalid
+        properties, which are violations, are left out.
+
+        Rules: O15, O61
         """
         odd = []
         for name, node in self.nodes.items():

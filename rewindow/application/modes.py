@@ -1,8 +1,8 @@
-"""Recovery modes: what a new attempt may lose or repeat, and what follows from that
+"""Recovery modes: the policies that decide what a new attempt may lose or repeat after a crash
 (docs/rules/recovery.md section 2).
 
-A mode is a policy. Whoever acts by the mode of a replay asks it here; another mode is another entry
-of `MODES`.
+All code that depends on the mode of a replay reads the attributes of `Mode`, so that a new mode is
+only a new entry of `MODES`.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ class Mode:
     """How a container recovers from a crash.
 
     Attributes:
-        name: what users and tables call it.
-        promise: what is promised of an output end to end; `{lost}` stands for the windows that a
-            crash costs at worst.
-        may_lose: a window that was begun is never begun again: the commit group in progress is
-            lost, once for each attempt that dies. The newest checkpoint is restored, wherever the
-            tables are (R12, R13, R49).
-        may_repeat: every table is written again from the restored checkpoint on, so that windows
-            may be there twice (R48, R51). A mode that may do neither writes only what a table
-            lacks.
-        saves_every_group: a checkpoint after every commit group (W51); else where one falls due,
-            and at the end.
-        spark_settings: settings of Spark that the promise depends on; no other value is accepted.
+        name: name of the mode in settings and tables.
+        promise: the end-to-end guarantee of an output, in words; `{lost}` stands for the most
+            windows that a crash can cost.
+        may_lose: a started window is never started again, so each crash loses the current commit
+            group. The newest checkpoint is restored, whatever the tables contain.
+        may_repeat: after a crash every table is written again from the restored checkpoint on, so
+            that windows may be stored twice. A mode that may neither lose nor repeat writes only
+            windows that a table lacks.
+        saves_every_group: a checkpoint is saved after every commit group; otherwise when one is
+            due, and at the end.
+        spark_settings: settings of Spark that the guarantee depends on; other values are rejected.
+
+    Rules: R12, R13, R48, R49, R51, W51
     """
 
     name: str
@@ -49,10 +50,10 @@ class Mode:
 
     @classmethod
     def parse(cls, given: str | Mode) -> Mode:
-        """Returns the mode of a name; dashes and spaces count as underscores.
+        """Returns the mode with a name; dashes and spaces count as underscores.
 
         Raises:
-            InputError: there is no such mode.
+            InputError: the name is unknown.
         """
         mode = MODES.get(str(given).strip().lower().replace("-", "_").replace(" ", "_"))
         if mode is None:
@@ -67,19 +68,21 @@ class Mode:
 
     @property
     def words(self) -> str:
-        """The mode as a person reads it."""
+        """Its name as text for a user, such as "exactly once"."""
         return self.name.replace("_", " ")
 
     @property
     def writes_only_missing(self) -> bool:
-        """Whether a table that holds a window already is not written again: nothing is lost,
-        nothing repeated.
+        """Whether a recovering attempt writes only windows that a table lacks, so that nothing is
+        lost or repeated.
         """
         return not (self.may_lose or self.may_repeat)
 
     def may_feed(self, downstream: Mode) -> bool:
-        """Returns whether this mode may feed another (R39): one that loses feeds only its own
-        kind.
+        """Returns whether an operator of this mode may feed one of another mode. A mode that may
+        lose windows can only feed others that may.
+
+        Rules: R39
         """
         return not self.may_lose or downstream.may_lose
 
@@ -89,14 +92,14 @@ class Mode:
         source: Any,
         handler: Any,
     ) -> core_schema.CoreSchema:
-        """In JSON a mode is its name."""
+        """Serializes a mode as its name in JSON."""
         name = core_schema.plain_serializer_function_ser_schema(str, when_used="json")
         return core_schema.no_info_plain_validator_function(_read, serialization=name)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """An operator that feeds another one, both with their modes."""
+    """Two connected operators with their modes."""
 
     upstream: str
     upstream_mode: Mode
@@ -113,9 +116,11 @@ class ResolvedModes:
     """The mode of each operator of an application.
 
     Attributes:
-        modes: by operator, in the order of the graph.
-        unset: operators without a mode set by the user: theirs is inherited or the default (X6).
-        refused: pairs of an operator that may lose windows and a reader that must not (R39).
+        modes: operator name to mode, in the order of the graph.
+        unset: operators for which the user has not set a mode: theirs is inherited or the default.
+        refused: pairs of an operator that may lose windows and a reader that must not.
+
+    Rules: R39, X6
     """
 
     modes: Mapping[str, Mode]
@@ -131,23 +136,25 @@ def resolve(
     """Returns the modes of the operators of a graph, and the pairs that are not allowed.
 
     Args:
-        declared: mode of each operator as the user has set it, in topological order (R40).
-        sources: the operators that feed each operator, also on the way back of a cycle (R41).
-        default: mode of operators without a mode whose sources cannot lose windows (X6).
+        declared: mode of each operator as the user has set it, in topological order.
+        sources: the operators that feed each operator, including the feedback stream of a cycle.
+        default: mode of operators without a mode whose sources cannot lose windows.
 
-    >>> found = resolve(
+    Rules: R40, R41, X6
+
+    >>> resolved = resolve(
     ...     {"a": Mode.AT_MOST_ONCE, "b": None, "c": Mode.EXACTLY_ONCE},
     ...     {"b": ["a"], "c": ["b"]},
     ...     Mode.EXACTLY_ONCE,
     ... )
-    >>> str(found.modes["b"]), [str(pair) for pair in found.refused]
+    >>> str(resolved.modes["b"]), [str(pair) for pair in resolved.refused]
     ('at_most_once', ['b at most once -> c exactly once'])
     """
     modes: dict[str, Mode] = {}
     for name, mode in declared.items():
         inherited = default
         for source in sources.get(name, ()):
-            # The source of a way back of a cycle comes later in the order.
+            # The source of a cycle's feedback stream comes later in the order.
             if source in modes and modes[source].may_lose:
                 inherited = modes[source]
                 break
@@ -191,5 +198,5 @@ Mode.AT_MOST_ONCE = Mode(
     },
 )
 MODES = {mode.name: mode for mode in (Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE, Mode.AT_MOST_ONCE)}
-"""The modes by name, the default first (X5). At most once needs its Spark settings to begin no work
-twice."""
+"""The modes by name, the default first (X5). At most once needs its Spark settings, so that Spark
+does not start any work twice."""

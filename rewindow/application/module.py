@@ -1,8 +1,7 @@
-"""Modules: a part of a graph that is added as if it were one operator, under a name of its own
-(O10, X50).
+"""Modules: a part of a graph that is added under one name, as if it were one operator.
 
-A module is a function. It gets the part of the graph that it fills, and what feeds its input ports
-by their names; it returns what its output ports emit, by theirs:
+A module is a function. It receives the `Part` of the graph that it fills, and the feeds of its
+input ports by name; it returns the streams of its output ports by name:
 
     def cleaned(part, events, limit=None):
         parts = part.add("split", Split(), events=events)
@@ -11,8 +10,10 @@ by their names; it returns what its output ports emit, by theirs:
     clean = app.module("clean", cleaned, events=app.input("events"))
     app.output("clean", clean["good"], key=["id"])
 
-Its operators are those of the application, "clean.split" and "clean.round": rules, settings, states
-and error tables know nothing of modules.
+Its operators become operators of the application, "clean.split" and "clean.round". Rules, settings,
+states and error tables use these names and are not aware of modules.
+
+Rules: O10, X50
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Build = Callable[..., Any]
 
 
 class Graph(Protocol):
-    """An application, as far as a module uses it."""
+    """The methods of an application that a module uses."""
 
     declared: list[Violation]
 
@@ -41,8 +42,8 @@ class Graph(Protocol):
 
 @dataclass(frozen=True)
 class Part:
-    """The part of an application's graph that a module fills; names of its operators follow the
-    module's.
+    """The part of an application's graph that a module fills. It prefixes the names of operators
+    with the module's name.
     """
 
     name: str
@@ -59,13 +60,13 @@ class Part:
 
 @dataclass(frozen=True)
 class PartInstance:
-    """A module in its place: what its output ports emit."""
+    """A module that was added to an application, with the streams of its output ports."""
 
     name: str
     ports: Mapping[str, PortHandle]
 
     def __getitem__(self, port: str) -> PortHandle:
-        """Returns where the stream of an output port begins; one that is not there is refused at
+        """Returns the source port of an output port's stream. An unknown port is reported at
         launch.
         """
         return self.ports.get(port) or PortHandle(self.name, port)
@@ -85,8 +86,8 @@ def place(
 ) -> PartInstance:
     """Adds a module to an application, see `Application.module`."""
     ends = map_values(end_of, feeds)
-    takes = list(inspect.signature(build).parameters.values())[1:]
-    needed = [one.name for one in takes if one.default is one.empty]
+    parameters = list(inspect.signature(build).parameters.values())[1:]
+    needed = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
     lacking = excluding(needed, ends)
     for port in lacking:
         app.declared.append(
@@ -94,9 +95,9 @@ def place(
                 "O14", name, port, value=port, message="an input port of this module is not fed"
             )
         )
-    foreign = excluding(ends, names_of(takes))
+    foreign = excluding(ends, names_of(parameters))
     for port in foreign:
-        known = ", ".join(names_of(takes)) or "none"
+        known = ", ".join(names_of(parameters)) or "none"
         app.declared.append(
             Violation(
                 "O10",
@@ -108,7 +109,7 @@ def place(
         )
     if lacking or foreign:
         return PartInstance(name, {})
-    made = build(Part(name, app), **ends)
-    if isinstance(made, Mapping):
-        return PartInstance(name, map_values(end_of, made))
-    return PartInstance(name, {"out": end_of(made)})
+    streams = build(Part(name, app), **ends)
+    if isinstance(streams, Mapping):
+        return PartInstance(name, map_values(end_of, streams))
+    return PartInstance(name, {"out": end_of(streams)})

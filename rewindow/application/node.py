@@ -1,4 +1,4 @@
-"""Operators in their places in a graph, and the ends of streams."""
+"""Nodes of a graph: operators with their attributes and feeds, and the ports that emit streams."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ APART = "apart"
 
 @dataclass(frozen=True)
 class PortHandle:
-    """One end of a stream: an operator's output port, or a recorded stream when `operator` is
+    """The source of a stream: an operator's output port, or a recorded stream if `operator` is
     None.
     """
 
@@ -30,15 +30,18 @@ class PortHandle:
 
 @dataclass(frozen=True)
 class Node:
-    """An operator in its place: name, attributes, and what feeds its input ports.
+    """An operator in a graph, with its name, attributes and feeds.
 
     Attributes:
+        feeds: input port name to the port that feeds it.
         container: name of the container that the user has set, None if the plan decides.
-        locality: APART keeps a tuple operator out of the passes of its neighbours (O103).
-        errors_max: by error port, the bound on the error tuples of a window that is given from
-            outside of the code.
+        locality: APART keeps a tuple operator out of the passes of adjacent operators.
+        errors_max: error port name to the most error tuples in a window, as set outside of the
+            code.
         partitions, partitioner, spread: see `Placing`.
         unifies: for a unifier, the port whose partial results it merges; otherwise None.
+
+    Rules: O103
     """
 
     name: str
@@ -70,24 +73,34 @@ class Node:
 
     @property
     def is_changeable(self) -> bool:
-        """Whether `rewindow set` may change some of it while a replay runs (X10, O99)."""
+        """Whether `rewindow set` may change one of its properties or attributes while a replay
+        runs.
+
+        Rules: O99, X10
+        """
         return bool(type(self.operator).changeable) or bool(self.partitions or self.spread)
 
     @property
     def has_longer_windows(self) -> bool:
-        """Whether it takes windows as one, or slides over them: its state is then of these."""
+        """Whether it has application windows or sliding windows longer than one window, which its
+        state then refers to.
+        """
         return self.windowing != EVERY_WINDOW
 
     @property
     def is_cut_by_checkpoints(self) -> bool:
-        """Whether a checkpoint may fall inside one of its application windows; not at multiples
-        (W49, W50, R20).
+        """Whether a checkpoint may be saved inside one of its application windows, because its
+        `checkpoint_windows` are not a multiple of them.
+
+        Rules: R20, W49, W50
         """
         return self.application_windows > 1 and self.checkpoint_windows % self.windowing.pane != 0
 
     def error_bound(self, port: str) -> int | None:
-        """Returns how many error tuples a port may emit in a window, None where it does not say
-        (O28, O71).
+        """Returns the most error tuples that a port may emit in a window, None if neither settings
+        nor code set a limit.
+
+        Rules: O28, O71
         """
         declared = self.output_ports().get(port)
         return self.errors_max.get(port, declared.errors_max if declared else None)
@@ -99,14 +112,16 @@ class Node:
 
     @property
     def unordered(self) -> frozenset[str]:
-        """The input ports on which a column `offset` names no order: they read an operator, or a
-        published stream (X43, X51).
+        """The input ports without a recorded order of tuples: they read an operator, or a published
+        stream.
+
+        Rules: X43, X51
         """
-        found = set()
+        ports = set()
         for port, end in self.feeds.items():
             if end.operator or "." in end.port:
-                found.add(port)
-        return frozenset(found)
+                ports.add(port)
+        return frozenset(ports)
 
     def default_port(self) -> PortHandle:
         """Returns the one output port that is not an error port."""
@@ -114,22 +129,24 @@ class Node:
         return PortHandle(self.name, ports[0] if len(ports) == 1 else "?")
 
     def input_ports(self) -> Mapping[str, InputPort]:
-        """Returns the input ports, none where they cannot be told."""
+        """Returns the input ports, none if the operator cannot list them."""
         return (self._ports() or ({}, {}))[0]
 
     def output_ports(self) -> Mapping[str, OutputPort]:
-        """Returns the output ports, none where they cannot be told."""
+        """Returns the output ports, none if the operator cannot list them."""
         return (self._ports() or ({}, {}))[1]
 
     @property
     def has_known_ports(self) -> bool:
-        """Whether the ports can be told: they may depend on properties that are wrong, or raise."""
+        """Whether the operator can list its ports; the method may fail, for example with invalid
+        properties.
+        """
         return self._ports() is not None
 
     @property
     def fault(self) -> str | None:
-        """What telling ports or state raised, None where nothing did or wrong properties explain
-        it.
+        """The exception that the operator raised when asked for its ports or state, as text. None
+        if it raised none, or if its properties are invalid, which is reported instead.
         """
         try:
             self.operator.input_ports(), self.operator.output_ports(), self.operator.state_columns()
@@ -145,16 +162,16 @@ class Node:
 
 
 class HasDefaultPort(Protocol):
-    """An operator or a module in its place."""
+    """An operator or a module in a graph."""
 
     def default_port(self) -> PortHandle:
         """Returns its one output port."""
 
 
 End = PortHandle | HasDefaultPort
-"""What a stream can begin with: a port, or what has one output port only."""
+"""A source of a stream: a port, or a node or module with only one output port."""
 
 
 def end_of(feed: End) -> PortHandle:
-    """Returns the port at which a stream begins."""
+    """Returns the port that emits a stream."""
     return feed if isinstance(feed, PortHandle) else feed.default_port()

@@ -1,8 +1,10 @@
-"""The whole operator model: ports, properties, and FrameOperator (docs/rules/operators.md sections
-2 and 3).
+"""The operator model: ports, properties, and the base class FrameOperator (docs/rules/operators.md
+sections 2 and 3).
 
-Properties are pydantic fields; they change what an operator computes. Attributes (mode, checkpoint
-windows) are given where the operator is added to an application; they change how it is run (O23).
+Properties are pydantic fields; they change the results of an operator. Attributes (mode, checkpoint
+windows) are set when the operator is added to an application; they change how it is run.
+
+Rules: O23
 """
 
 from __future__ import annotations
@@ -27,16 +29,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InputPort:
-    """Where an operator receives tuples; the schema is the least specific one it needs (O44). None
-    takes any.
+    """A port where an operator receives tuples.
 
     Attributes:
-        key: of a tuple operator, the columns by which its tuples are keyed (X41).
-        control: of a tuple operator, whether tuples come to every key range, before the end of
-            their window (O132).
-        broadcast: of a tuple operator, whether every partition gets all tuples of the port (O87).
-        codec: how a key is hashed to find its partition: "xxhash64" (X47), which is the default, or
-            "java", as Java's hashCode (O20, O85).
+        schema: the columns that the operator needs, by name and type; tuples may have more. None
+            accepts any.
+        key: for a tuple operator, the columns by which its tuples are divided between tasks.
+        control: for a tuple operator, whether each tuple goes to every key range, before the end of
+            its window.
+        broadcast: for a tuple operator, whether each tuple goes to every partition.
+        codec: the hash that maps a key to its partition: "xxhash64", the default, or "java" for
+            Java's hashCode.
+
+    Rules: O20, O44, O85, O87, O132, X41, X47
     """
 
     schema: pa.Schema | None = None
@@ -54,18 +59,23 @@ class InputPort:
 
 @dataclass(frozen=True)
 class OutputPort:
-    """Where an operator emits tuples; an error port carries error tuples (O19).
+    """A port where an operator emits tuples.
 
-    Of an error port `errors_max` bounds the error tuples of a window (O71); without it
-    `replay.errors_max` does. A port that says nothing need not be connected, but one of an
-    operator's ports should be (O15). Of a control port equal tuples of a window are one, as each
-    key range may emit it (O133, X44); as an output they are recorded (O135). Of a report port the
-    rows tell something about the tuples of other ports, such as how many there are: where nothing
-    reads them they are neither computed nor counted, while dropped tuples are counted (O16).
+    A port need not be connected, but at least one port of an operator should be. With
+    `optional=False` it must be connected.
 
-    A `unifier` is a tuple operator that merges what the instances of the operator emit, before
-    anything reads the port (O73, O74); "self" is another instance of the operator itself (O76). The
-    schema is that of the partial results.
+    Attributes:
+        error: whether it is an error port, which carries error tuples.
+        errors_max: the most error tuples in a window, None for the setting `replay.errors_max`.
+        control: whether equal tuples of a window are merged into one, since each key range may emit
+            the same tuple. As an output they are recorded.
+        report: whether its rows only describe the tuples of other ports, such as their counts. If
+            nothing reads them, they are neither computed nor counted, unlike dropped tuples.
+        unifier: a tuple operator that merges the partial results of the operator's instances before
+            they are read; "self" is another instance of the operator itself. The schema is that of
+            the partial results.
+
+    Rules: O15, O16, O19, O71, O73, O74, O76, O133, O135, X44
     """
 
     schema: pa.Schema
@@ -80,10 +90,11 @@ class OutputPort:
 WRITTEN = pa.schema(
     [("part", pa.string()), ("file", pa.string()), ("rows", pa.int64()), ("host", pa.string())]
 )
-"""Columns of the rows that come back where tasks write what they emit: a row a file."""
+"""Columns of the rows that tasks return after writing their emitted tuples to files: one row per
+file."""
 PartSink = Callable[[Iterable[tuple[str, pa.Table]]], Iterator[pa.RecordBatch]]
-"""Takes parts and rows of theirs, `window_id` and their columns, within a task; gives rows of
-`WRITTEN`."""
+"""A function that runs in a task. It receives the name of a part and a table of its rows
+(`window_id`, then columns), writes them to files, and yields rows of `WRITTEN`."""
 Parts = Callable[
     [Mapping[str, pa.Schema], Callable[[PartSink], "DataFrame"]], Mapping[str, "DataFrame"]
 ]
@@ -99,34 +110,36 @@ def _each_window(window: int) -> int:
 
 @dataclass(frozen=True)
 class OperatorContext:
-    """What one call of an operator is about: consecutive windows, empty ones too, and under which
-    mode.
+    """The circumstances of one call of an operator: the windows to compute, including empty ones,
+    the recovery mode, and services of the engine.
 
     Attributes:
-        grid: width and origin.
-        windows: the windows that are computed, closed.
-        mode: recovery mode under which they are computed (R3).
-        operator: whose call it is, as application.operator; empty outside a replay.
-        unordered: input ports on which the column `offset` names no order (X43, X51).
-        followed: output ports whose order of emission another operator follows (O39).
-        once: `once(name, make)` computes the frame that `make` returns once in a group, for whoever
-            asks for the name: `transform` and `next_state` then read the same rows. Outside a
-            replay each computes it.
-        parts: `parts(schemas, make)` does so for the one pass of an operator, which gives rows of
-            several parts, each with its columns. Tasks of the frame that `make` returns give their
-            rows to the sink that it gets, which writes them to files. None outside a replay.
+        grid: width and origin of the windows.
+        windows: the windows to compute, closed.
+        mode: recovery mode under which they are computed.
+        operator: full name of the operator, as application.operator; empty outside of a replay.
+        unordered: input ports without a recorded order, where the column `offset` is meaningless.
+        followed: output ports whose order of emission another operator relies on.
+        materialize: `materialize(name, make)` computes the frame that `make` returns once per
+            group, for all callers with the same name, so that `transform` and `next_state` read the
+            same rows. Outside of a replay each call computes it.
+        parts: `parts(schemas, make)` does the same for the single pass of an operator that emits
+            rows of several parts, each with separate columns. Tasks of the frame that `make`
+            returns pass their rows to a sink, which writes them to files. None outside of a replay.
         windowing: the operator's application or sliding windows; a frame operator groups by
-            `windowing.last_of` (X8).
-        unseen: windows that the state has not seen, as closed pairs: those before a range that
-            begins without a state, those that at most once has lost.
-        ends: by operator, the window with which all that reaches it has ended, where the range
-            reaches it (X21).
-        checkpointed: the window of a checkpoint that was saved since the group before, or that was
-            restored; else None.
-        next_mark: returns the first window at or after a given one after which a checkpoint falls
-            due, by its id (X7).
-        reports_failing: whether a task reports the tuples at which `process` fails, in place of
-            failing itself (R93).
+            `windowing.last_of`.
+        unseen: windows that are missing from the state, as closed pairs: those before the range if
+            it starts without a state, and those that at most once has lost.
+        ends: operator name to the window with which all its upstream streams have ended, for ends
+            within the range.
+        checkpointed: the window of a checkpoint that was saved or restored since the last group;
+            otherwise None.
+        next_mark: returns the id of the first window, at or after the given one, after which a
+            checkpoint is due.
+        reports_failing: whether a task reports the tuples for which `process` fails, instead of
+            failing itself.
+
+    Rules: O39, R3, R93, X7, X8, X21, X43, X51
     """
 
     grid: Grid
@@ -153,21 +166,26 @@ class OperatorContext:
     reports_failing: bool = False
 
     def alone(self) -> OperatorContext:
-        """Returns it without what belongs to the process that runs the group."""
+        """Returns the context without the services of the process that runs the group, for use in
+        tasks.
+        """
         return replace(self, materialize=_each_time, parts=None)
 
     def is_partial(self, window: int) -> bool:
-        """Returns whether windows are missing in the application window of a window (W23, R20, X8).
+        """Returns whether windows are missing from the application window of a window: they are
+        missing from the state, or the recording ended earlier.
 
-        The state lacks them, or the recording has ended before.
+        Rules: R20, W23, X8
         """
         first = self.windowing.first_of(window)
         is_cut = window == self.end and not self.windowing.ends(window)
         return is_cut or any(begin <= window and end >= first for begin, end in self.unseen)
 
     def closes(self, window: int) -> bool:
-        """Returns whether an application window ends with a window: also where the recording does,
-        once (W18, W23).
+        """Returns whether an application window ends with a window. The last one is closed early,
+        once, if the recording ends inside of it.
+
+        Rules: W18, W23
         """
         cut = (
             self.end is not None
@@ -177,30 +195,34 @@ class OperatorContext:
         return window == self.end or (self.windowing.ends(window) and not cut)
 
     def partial_windows(self) -> list[int]:
-        """Returns the ids of the partial application windows of the group: `windowing.last_of` of
-        theirs (X8).
+        """Returns the group's partial application windows, by the id of their last window.
+
+        Rules: X8
         """
-        # A window that the state has not seen makes its whole application window partial. Those
-        # that end before the group are of no interest, so the search starts one window before it.
+        # A window that is missing from the state makes its whole application window partial.
+        # Application windows that end before the group do not matter, so the search starts
+        # one application window before the group.
         length = self.windowing.application
         last_of = self.windowing.last_of
-        found: set[int] = set()
+        partial: set[int] = set()
         for begin, end in self.unseen:
             first = last_of(max(begin, self.first - length + 1))
-            found |= {*range(first, last_of(min(end, self.last)) + 1, length)}
-        return sorted(window for window in found if window >= self.first)
+            partial |= {*range(first, last_of(min(end, self.last)) + 1, length)}
+        return sorted(window for window in partial if window >= self.first)
 
     @property
     def end(self) -> int | None:
-        """The window with which all that reaches the operator has ended; None where the range does
-        not reach it.
+        """The window with which all upstream streams of the operator have ended; None if that is
+        not within the range.
         """
         return self.ends.get(self.operator.partition(".")[2])
 
     @property
     def ended_us(self) -> int | None:
-        """The last instant of the recording for this operator, in microseconds, if it lies in these
-        windows (X34).
+        """The last microsecond of the recording for this operator, since the epoch; None if it is
+        not in these windows.
+
+        Rules: X34
         """
         return (
             self.grid.end_us(self.end) - 1
@@ -236,19 +258,21 @@ class OperatorContext:
 class FrameOperator(BaseModel):
     """An operator that computes all windows of a commit group at once on DataFrames.
 
-    What it emits for a window must depend only on its state, its properties and the tuples of that
-    window (R79); where a group ends must not show. Properties are checked when an operator is
-    built, defaults too. Wrong ones do not raise there: they are reported with every other violation
-    of the application at launch (O53, O60). A built operator is changed by `set_properties` only.
+    The tuples that it emits for a window must depend only on its state, its properties and the
+    tuples of that window; they must not depend on where a group ends.
 
-    With `may_be_cut = False` no checkpoint may fall inside one of its application windows (W50).
+    Properties are checked when an operator is built, including defaults. Invalid ones do not raise
+    an exception there: they are reported at launch with all other violations of the application.
+    After that, properties are changed only by `set_properties`.
 
-    `changeable` names the properties that `rewindow set` may change while a replay runs (X10);
-    ports and state must not depend on them.
+    Class attributes:
+        may_be_cut: if False, no checkpoint may be saved inside one of its application windows.
+        changeable: names of the properties that `rewindow set` may change while a replay runs;
+            ports and state must not depend on them.
+        reads_outside: if True, it reads external systems, such as a web service. Its windows, and
+            those of all operators downstream, cannot be verified; gate and certificate mark them.
 
-    With `reads_outside = True` it reads systems outside of Rewindow, such as a web service. Its
-    windows, and those of all operators downstream, are not verifiable: gate and certificate mark
-    them (R88).
+    Rules: O53, O60, R79, R88, W50, X10
     """
 
     model_config = ConfigDict(
@@ -289,16 +313,14 @@ class FrameOperator(BaseModel):
         self._wrong = wrong
 
     def set_properties(self, **properties: Any) -> None:
-        """Gives some properties another value; all are checked together, as if the operator were
-        built anew.
-        """
+        """Changes some properties; all are checked together, as if a new operator were built."""
         windowing, placing = self._windowing, self._placing
         FrameOperator.__init__(self, **{**self._given, **properties})
         self._windowing, self._placing = windowing, placing
 
     def set_windowing(self, windowing: Windowing) -> None:
         """Stores the application windows that the application sets for this operator, so that
-        `state_columns` may depend on them. The attributes are checked elsewhere.
+        `state_columns` may depend on them. `validation` checks the attributes.
         """
         self._windowing = windowing
 
@@ -318,42 +340,58 @@ class FrameOperator(BaseModel):
         return [("X55", "only a tuple operator has partitions, a partitioner or a spread")]
 
     def given_properties(self) -> Mapping[str, Any]:
-        """Returns the properties that were given a value; the others have that of their class."""
+        """Returns the properties that were passed explicitly; the others have the default of their
+        class.
+        """
         return self._given
 
     def wrong_properties(self) -> list[WrongProperty]:
-        """Returns what is wrong with the properties (O53)."""
+        """Returns the properties with invalid values.
+
+        Rules: O53
+        """
         return self._wrong
 
     def input_ports(self) -> Mapping[str, InputPort]:
-        """Returns the input ports; override it where they depend on properties."""
+        """Returns the input ports; override it if they depend on properties."""
         return self.inputs
 
     def output_ports(self) -> Mapping[str, OutputPort]:
-        """Returns the output ports; override it where they depend on properties."""
+        """Returns the output ports; override it if they depend on properties."""
         return self.outputs
 
     def state_columns(self) -> pa.Schema | None:
-        """Returns the schema of the state frame, None for a stateless operator (W70)."""
+        """Returns the schema of the state frame, None for a stateless operator.
+
+        Rules: W70
+        """
         return self.state_schema
 
     def state_key_columns(self) -> tuple[str, ...]:
-        """Returns the key by which a large state is cut into `state_buckets`; none: the whole row
-        is the key (X47).
+        """Returns the key by which a large state is divided into `state_buckets`; an empty key
+        means the whole row.
+
+        Rules: X47
         """
         return tuple(self.state_key)
 
     @property
     def is_stateful(self) -> bool:
-        """Whether anything is carried from window to window."""
+        """Whether the operator keeps a state between windows."""
         return self.state_columns() is not None
 
     def ordered_ports(self) -> Collection[str]:
-        """Returns the input ports on which the recorded order of tuples decides results (X43)."""
+        """Returns the input ports on which the results depend on the recorded order of tuples.
+
+        Rules: X43
+        """
         return ()
 
     def warnings(self) -> list[str]:
-        """Returns what is odd about the properties but does not stop a run (O61)."""
+        """Returns problems of the properties that do not stop a run.
+
+        Rules: O61
+        """
         return []
 
     def transform(
@@ -362,7 +400,8 @@ class FrameOperator(BaseModel):
         state: DataFrame | None,
         context: OperatorContext,
     ) -> Mapping[str, DataFrame] | DataFrame:
-        """Returns the frames of the output ports; a single frame where there is one port.
+        """Returns the frames of the output ports by name; an operator with one port may return a
+        single frame.
 
         Args:
             inputs: a frame per connected input port: `window_id`, then its columns.
@@ -379,14 +418,15 @@ class FrameOperator(BaseModel):
         context: OperatorContext,
     ) -> DataFrame:
         """Returns the state after the group's last window; with `state_increments` only the rows of
-        keys that changed.
+        changed keys.
 
-        A row of a key that is no longer in the state then has a column `_rw_gone`, which is true.
+        With `state_increments`, a row whose key was removed from the state has a column `_rw_gone`
+        with the value true.
 
-        `outputs` are read back from the files that were written, so that an output and a state come
-        from one run of the operator. With `state_reads_outputs = False` they are not to be read: a
-        port that nothing else reads is then counted and never written. Only called for a stateful
-        operator.
+        It is only called for a stateful operator. `outputs` are read from the files that were
+        written, so that output and state come from one run of the operator. With
+        `state_reads_outputs = False` the method must not read them; then a port that nothing else
+        reads is counted and never written.
         """
         raise NotImplementedError
 
@@ -396,14 +436,14 @@ class FrameOperator(BaseModel):
         windows: WindowRange,
         outputs: Mapping[str, DataFrame],
     ) -> DataFrame:
-        """Returns the state with which to go on after an at-most-once skip; by default the one that
-        was restored.
+        """Returns the state for the window after an at-most-once skip; by default the restored
+        state.
 
         Args:
-            state: the state that was restored.
-            windows: the skipped ones, which it has not seen and never will.
-            outputs: what this operator had emitted for some of them all the same, per port that is
-                an output.
+            state: the restored state.
+            windows: the skipped windows, which are missing from the state and are never computed.
+            outputs: tuples that this operator had emitted for some of them before the crash, by the
+                port of each output.
         """
         return state
 
@@ -413,33 +453,38 @@ class FrameOperator(BaseModel):
         windows: WindowRange,
         outputs: Mapping[str, DataFrame],
     ) -> DataFrame | None:
-        """Returns how many tuples `state_after_skip` drops for good: `window_id` and `tuples`, a
-        row per window (X3).
+        """Returns the counts of tuples that `state_after_skip` drops, as rows (window_id, tuples),
+        one per window; None if the state contains no tuples.
 
-        They waited in the state, so their windows lie before the skipped ones, and `outputs` does
-        not hold them. An operator whose state holds no tuples drops none: None.
+        The tuples waited in the state, so they belong to windows before the skipped ones, and are
+        not in `outputs`.
+
+        Rules: X3
         """
         return None
 
     def migrate_state(self, version: int, rows: pa.Table) -> pa.Table | None:
-        """Returns the rows of a state that another version of this operator has saved, as this one
-        has them.
+        """Converts the rows of a state that another version of this operator has saved to the
+        columns of this version.
 
-        Asked where a replay begins with such a state and other code is allowed; all its rows are in
-        memory then.
+        It is called if a replay starts with such a state and the request allows other code. All
+        rows are in memory.
 
         Args:
-            version: `state_version` of the operator that has saved them.
-            rows: with the columns that it had.
+            version: `state_version` of the operator that saved them.
+            rows: the saved rows, with the columns of that version.
 
         Returns:
-            Rows with the columns of `state_columns`; None, by default, where nothing can be made of
-            them.
+            Rows with the columns of `state_columns`; None, the default, if a conversion is not
+            possible.
         """
         return None
 
     def initial_state(self) -> pa.Table:
-        """Returns the state before the first window (W63); by default no rows."""
+        """Returns the state before the first window; by default a table without rows.
+
+        Rules: W63
+        """
         schema = self.state_columns()
         assert schema is not None, "only a stateful operator has an initial state"
         return schema.empty_table()

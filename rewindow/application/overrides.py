@@ -1,9 +1,10 @@
-"""Properties and attributes that are given from outside of an application's code, and where each
-value came from.
+"""Overrides: values of properties and attributes from outside of an application's code.
 
-A property changes what an operator computes, an attribute how it is run (O23). Values come, the
-later the stronger, from the code, from rewindow.toml, and from `--set operator.property=value` or
-the form of a DAG (O28).
+A property changes the results of an operator, an attribute how it is run. A later source takes
+precedence over an earlier one: the code, then rewindow.toml, then `--set operator.property=value`
+or the form of a DAG.
+
+Rules: O23, O28
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ OPTION = "--set"
 FORM = "form"
 CODE = "code"
 DEFAULT = "default"
-"""Where a value can come from."""
+"""These five are the possible sources of a value."""
 
 
 class PropertyOverride(BaseModel):
-    """A value that is given for a property or an attribute.
+    """A value for a property or an attribute from outside of the code.
 
     Attributes:
         operator: name of the operator, empty for an attribute of the application or of an output.
-        source: where it comes from: FILE, OPTION or FORM.
-        output: name of the output of which it is an attribute, empty for others.
+        source: FILE, OPTION or FORM.
+        output: name of the output whose attribute it is, empty for others.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,19 +44,23 @@ class PropertyOverride(BaseModel):
 
     @property
     def path(self) -> str:
-        """Operator and name, as `--set` has them; of an output as the settings have it."""
+        """The full name, in the form of `--set` (operator.name), or of the settings for
+        an output.
+        """
         if self.output:
             return f"outputs.{self.output}.{self.name}"
         return f"{self.operator}.{self.name}" if self.operator else self.name
 
 
 class PropertyChange(BaseModel):
-    """Another value that a property of an operator has from a window on, set while its replay ran
-    (X10).
+    """A new value of an operator's property, effective from a window on, that was set while the
+    replay ran.
 
     Attributes:
         at: when it was set, in UTC.
         by: the user who has set it.
+
+    Rules: X10
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -69,28 +74,28 @@ class PropertyChange(BaseModel):
 
     @property
     def path(self) -> str:
-        """Operator and name, as `--set` has them."""
+        """The full name, in the form of `--set` (operator.name)."""
         return f"{self.operator}.{self.name}"
 
 
 def overrides_from(pairs: Mapping[str, Any], source: str) -> list[PropertyOverride]:
-    """Returns values by `operator.property` as given ones; `outputs.NAME.attribute` is one of an
+    """Returns overrides from values by `operator.property`, or by `outputs.NAME.attribute` for an
     output.
 
     Raises:
         InputError: a name has no operator before its property.
     """
-    found = []
+    overrides = []
     for path, value in pairs.items():
         operator, stop, name = path.rpartition(".")
         if not (operator and stop and name):
             raise InputError(
-                f'property "{path}" does not say of which operator',
+                f'property "{path}" lacks the name of its operator',
                 hint="Write it as operator.property=value.",
             )
         where, _, output = operator.partition(".")
         of_output = output if where == "outputs" else ""
-        found.append(
+        overrides.append(
             PropertyOverride(
                 operator="" if of_output else operator,
                 name=name,
@@ -99,9 +104,9 @@ def overrides_from(pairs: Mapping[str, Any], source: str) -> list[PropertyOverri
                 output=of_output,
             )
         )
-    return found
+    return overrides
 
 
 def resolve_overrides(given: Iterable[PropertyOverride]) -> list[PropertyOverride]:
-    """Returns of each property the last value that is given, which counts."""
-    return list({one.path: one for one in given}.values())
+    """Returns, for each property, its last override, which takes precedence."""
+    return list({override.path: override for override in given}.values())

@@ -1,6 +1,8 @@
-"""How the tuples of a tuple operator are divided between Spark tasks (X55).
+"""How the tuples of a tuple operator are divided between Spark tasks.
 
-No result depends on it (O101), and no stored data refers to the number of a partition (O102).
+No result depends on it, and no stored value refers to the number of a partition.
+
+Rules: O101, O102, X55
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ class Placing:
     Attributes:
         partitions: number of partitions of the keys; None: Spark chooses the number.
         partitioner: an SQL expression over the key columns that returns the partition of a key, or
-            "apex" for `(hash & mask) % partitions` (O86, O88); None: the hash of the key.
-        spread: number of instances of an operator without a key, which get its tuples round robin;
-            None: one instance.
+            "apex" for `(hash & mask) % partitions`; None: the hash of the key.
+        spread: number of instances of an operator without a key, which receive its tuples round
+            robin; None: one instance.
+
+    Rules: O86, O88
     """
 
     partitions: int | None = None
@@ -33,7 +37,10 @@ AS_SPARK = Placing()
 
 
 def mask_of(partitions: int) -> int:
-    """Returns the mask of Apex for a number of partitions: the next power of two, less 1 (O88).
+    """Returns the bit mask that Apex uses for a number of partitions: the next power of two, minus
+    1.
+
+    Rules: O88
 
     >>> mask_of(1), mask_of(3), mask_of(4), mask_of(5)
     (0, 3, 3, 7)

@@ -1,5 +1,5 @@
-"""Makes every port of an application an output, for a sample that is computed again and compared
-port by port.
+"""Makes every port of an application an output, for samples that are computed several times and
+compared port by port.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from rewindow.sequences import matching_names, repeated_names
 
 
 def record_every_port(app: Application) -> None:
-    """Adds an output `OPERATOR__PORT` for each port that is none; error ports have tables anyhow.
+    """Adds an output `OPERATOR__PORT` for each port that is not yet an output; error ports always
+    have tables.
 
-    A port whose columns a stored table would take for its own, or for each other, is left out.
+    Ports with column names that are reserved, or equal except for case, are left out, because a
+    table cannot store them.
     """
     known = {output.source for output in app.outputs.values()}
     for node in app.nodes.values():

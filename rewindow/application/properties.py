@@ -1,4 +1,4 @@
-"""What is wrong with properties, and the constraint that pydantic does not have
+"""Invalid properties, as pydantic reports them, and a constraint that pydantic lacks
 (docs/rules/operators.md O53).
 """
 
@@ -15,8 +15,8 @@ from rewindow.names import did_you_mean
 
 
 class WrongProperty(NamedTuple):
-    """A property that breaks a constraint: its path, such as `inner.code`, what the constraint
-    says, and the value.
+    """A property that violates a constraint: its path, such as `inner.code`, the constraint's
+    message, and the value.
     """
 
     path: str
@@ -29,11 +29,12 @@ def wrong_properties(
     given: Mapping[str, Any],
     known: Collection[str] = (),
 ) -> list[WrongProperty]:
-    """Returns the properties that an error is about; a constraint's own message is kept unchanged
-    (O54).
+    """Returns the properties that an exception refers to; the constraint's own message is kept
+    unchanged.
 
-    An InputError, such as that of `parse_duration` in a validator, does not tell which property it
-    is about.
+    An InputError, such as that of `parse_duration` in a validator, does not name a property.
+
+    Rules: O54
     """
     if isinstance(error, InputError):
         return [WrongProperty("properties", error.primary, given)]
@@ -48,23 +49,27 @@ def wrong_properties(
 
 def _unknown(name: str, known: Collection[str]) -> str:
     return (
-        f"there is no such property. {did_you_mean(name, known)}There are: "
+        f"the property does not exist. {did_you_mean(name, known)}Existing properties: "
         f"{', '.join(known) or 'none'}"
     )
 
 
 def _words(message: str) -> str:
-    """Returns what a constraint says in our form: pydantic's own begin with "Input should"."""
+    """Returns the message of a constraint without pydantic's prefixes, and with "it must" instead
+    of "Input should".
+    """
     own = re.sub("^(Value error|Assertion failed), ", "", message)
     return re.sub("^Input should", "it must", own)
 
 
 def matches(pattern: str) -> AfterValidator:
-    """Returns a constraint: the whole text matches a pattern (O53); for pydantic's own a part of it
-    is enough.
+    """Returns a constraint that requires the whole text to match a pattern; pydantic's own accepts
+    a match within the text.
 
     Example:
         code: Annotated[str, matches("[a-z]+|[0-9]+")]
+
+    Rules: O53
     """
 
     def check(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Launch validation: every violation of an application, before anything runs
+"""Launch validation: finds every violation of an application before anything runs
 (docs/rules/operators.md section 6).
 """
 
@@ -18,7 +18,7 @@ from rewindow.application.node import APART, Node, PortHandle
 from rewindow.application.violations import Violation
 from rewindow.errors import InputError, ValidationFailed
 from rewindow.names import BOOKKEEPING, check_suite
-from rewindow.sequences import excluding, matching_names, repeated_names
+from rewindow.sequences import excluding, matching_names, quantity, repeated_names
 from rewindow.windows import WIDTH_MS_MAX, WIDTHS, parse_duration
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -33,17 +33,19 @@ def validate(
     *,
     is_test: bool = False,
 ) -> None:
-    """Checks a whole application and reports every violation at once (O60).
+    """Checks a whole application and reports every violation at once.
 
     Args:
-        app: what is to be launched.
-        default_mode: recovery mode of operators that set none.
-        recorded: schemas of the recorded streams, where they are known.
-        further: violations that were found elsewhere, reported with the others.
-        is_test: whether a test runs it, in which operators may write outside.
+        app: the application.
+        default_mode: recovery mode of operators without a mode.
+        recorded: schemas of the recorded streams, as far as they are known.
+        further: violations from other checks, reported with the others.
+        is_test: whether it runs in a test, where operators may write to external systems.
 
     Raises:
-        ValidationFailed: one line per violation: operator, port, what is wrong, and the value.
+        ValidationFailed: one line per violation: operator, port, message, and value.
+
+    Rules: O60
     """
     rows = find_violations(
         app,
@@ -53,12 +55,12 @@ def validate(
         is_test=is_test,
     )
     if rows:
-        many = "1 thing is" if len(rows) == 1 else f"{len(rows)} things are"
         raise ValidationFailed(
-            f'application "{app.name}" cannot be replayed: {many} wrong',
+            f'application "{app.name}" cannot be replayed: it has '
+            f"{quantity(len(rows), 'violation')}",
             violations=rows,
             detail="\n    " + "\n    ".join(map(str, rows)),
-            hint="Mend them all; nothing has been started.",
+            hint="Correct all of them; nothing was started.",
         )
 
 
@@ -70,12 +72,14 @@ def find_violations(
     *,
     is_test: bool = False,
 ) -> tuple[Violation, ...]:
-    """Returns every violation of an application, ordered by operator, then rule number (O60); see
+    """Returns every violation of an application, ordered by operator, then rule number; see
     `validate`.
+
+    Rules: O60
     """
-    found = {*app.declared, *_check_graph(app, default_mode, recorded or {}), *further}
-    found |= set() if is_test else {*_check_writing(app)}
-    return tuple(sorted(found, key=Violation.place))
+    violations = {*app.declared, *_check_graph(app, default_mode, recorded or {}), *further}
+    violations |= set() if is_test else {*_check_writing(app)}
+    return tuple(sorted(violations, key=Violation.place))
 
 
 def _check_graph(
@@ -136,7 +140,7 @@ def _check_names(app: Application) -> Iterator[Violation]:
                     name,
                     "",
                     value=name,
-                    message=f"{kind} names are letters, digits and _, not beginning with a digit",
+                    message=f"{kind} names are letters, digits and _, not starting with a digit",
                 )
     for output in app.outputs.values():
         if output.suite is not None:
@@ -174,8 +178,8 @@ def _check_names(app: Application) -> Iterator[Violation]:
 
 
 def _check_instances(app: Application) -> Iterator[Violation]:
-    """Yields the operators that are an instance which has another name already: a change of one
-    would change both.
+    """Yields the operators that share an instance with an earlier operator: a change of one would
+    change both.
     """
     first: dict[int, str] = {}
     for node in app.nodes.values():
@@ -186,8 +190,8 @@ def _check_instances(app: Application) -> Iterator[Violation]:
                 node.name,
                 "",
                 value=type(node.operator).__name__,
-                message=f'the same instance is operator "{other}" already; '
-                "make another one for each name",
+                message=f'operator "{other}" already uses the same instance; '
+                "create one for each name",
             )
 
 
@@ -211,7 +215,7 @@ def _check_properties(app: Application, node: Node) -> Iterator[Violation]:
         )
     if node.fault is not None:
         yield Violation(
-            "O12", node.name, "", value=node.fault, message="its ports or its state cannot be told"
+            "O12", node.name, "", value=node.fault, message="its ports or state cannot be listed"
         )
 
 
@@ -232,14 +236,14 @@ def _check_attributes(node: Node) -> Iterator[Violation]:
         )
     if slide is not None and not 1 <= slide <= max(whole, 1):
         message = (
-            "a window slides by at least 1 and at most the application windows, else "
-            "windows are left out"
+            "a window slides by at least 1 and at most the application windows; otherwise "
+            "windows would be skipped"
         )
         yield Violation("W30", node.name, "", value=slide, message=message)
     if not node.operator.may_be_cut and node.is_cut_by_checkpoints:
         message = (
-            "it is not to be cut: checkpoint windows must be a multiple of its "
-            f"{node.windowing.pane} windows"
+            "no checkpoint may be inside its application window: checkpoint windows must be a "
+            f"multiple of its {node.windowing.pane} windows"
         )
         yield Violation("W50", node.name, "", value=node.checkpoint_windows, message=message)
     for name in sorted(node.unordered.intersection(_ordered_ports(node))):
@@ -255,7 +259,7 @@ def _check_attributes(node: Node) -> Iterator[Violation]:
         yield Violation("O103", node.name, "", value=node.locality, message=message)
     for name, port in node.output_ports().items():
         if port.errors_max is not None and (port.errors_max < 0 or not port.error):
-            message = "errors_max is of an error port, 0 or more"
+            message = "errors_max requires an error port and a value of 0 or more"
             yield Violation("O28", node.name, name, value=port.errors_max, message=message)
     # The old name of a method, which is not called any more.
     if callable(getattr(type(node.operator), "skipped", None)):
@@ -264,7 +268,7 @@ def _check_attributes(node: Node) -> Iterator[Violation]:
             node.name,
             "",
             value="skipped",
-            message="this method is called state_after_skip now: rename it",
+            message="this method was renamed to state_after_skip: rename it",
         )
 
 
@@ -273,8 +277,10 @@ def _ordered_ports(node: Node) -> Collection[str]:
 
 
 def _check_state(node: Node) -> Iterator[Violation]:
-    """A key is made of columns of the state, in a number of buckets that a hash can be cut to
-    (X47).
+    """Yields violations of the rules for large states: the key consists of columns of the state,
+    and the number of buckets is a power of two, since buckets are ranges of hashes.
+
+    Rules: X47
     """
     operator = node.operator
     columns = None if operator.wrong_properties() or node.fault else operator.state_columns()
@@ -285,7 +291,7 @@ def _check_state(node: Node) -> Iterator[Violation]:
     for name in key:
         if name not in columns.names:
             yield Violation(
-                "X47", node.name, "", value=name, message="the state key is no column of the state"
+                "X47", node.name, "", value=name, message="state_key is not a column of the state"
             )
     if buckets < 1 or buckets & (buckets - 1):
         yield Violation(
@@ -297,7 +303,7 @@ def _check_state(node: Node) -> Iterator[Violation]:
             node.name,
             "",
             value="state_increments",
-            message="a state that says what changed needs a state_key",
+            message="a state with increments needs a state_key",
         )
 
 
@@ -314,7 +320,7 @@ def _check_feeds(
                 node.name,
                 name,
                 value=name,
-                message=f"no such input port; there are {', '.join(ports) or 'none'}",
+                message=f"unknown input port; existing ports: {', '.join(ports) or 'none'}",
             )
         elif app.port(end) is None:
             yield Violation(
@@ -322,7 +328,7 @@ def _check_feeds(
                 node.name,
                 name,
                 value=end,
-                message="the stream has no source: there is no such output port",
+                message="the stream has no source: the output port does not exist",
             )
         elif name in ports:
             yield from _check_schema(app, node, name, needed=ports[name].schema, recorded=recorded)
@@ -351,14 +357,14 @@ def _check_schema(
     have = source.schema if source else None
     if end.operator is None:
         have = recorded.get(end.port, have)
-    for column, found in _differences(needed, have):
+    for column, actual in _differences(needed, have):
         if end.operator is None:
             message = (
-                f'stream "{end.port}" has {column.name} {found}, and the port asks for '
+                f'stream "{end.port}" has {column.name} {actual}, but the port requires '
                 f"{column.type}"
             )
         else:
-            message = f'output port "{end}" with column {column.name} {found} cannot feed it'
+            message = f'output port "{end}" with column {column.name} {actual} cannot feed it'
         yield Violation(
             "O13", node.name, name, value=f"{column.name} {column.type}", message=message
         )
@@ -368,25 +374,25 @@ def _differences(
     needed: pa.Schema | None,
     have: pa.Schema | None,
 ) -> Iterator[tuple[pa.Field, str]]:
-    """Yields the columns that are absent or of another type, and what there is instead; what is
-    unknown agrees.
+    """Yields the needed columns that are absent or of another type, with the actual type. Unknown
+    schemas and types are accepted.
     """
     if needed is None or have is None:
         return
     for column in needed:
         index = have.get_field_index(column.name)
-        found = "absent" if index < 0 else str(have.field(index).type)
-        if found not in (str(column.type), "null"):
-            yield column, found
+        actual = "absent" if index < 0 else str(have.field(index).type)
+        if actual not in (str(column.type), "null"):
+            yield column, actual
 
 
 def _check_streams(app: Application, recorded: Mapping[str, pa.Schema]) -> Iterator[Violation]:
     read = app.read()
     for stream, schema in app.streams.items():
         if PortHandle(None, stream) not in read:
-            yield Violation("O50", "", stream, value=stream, message="the stream has no sink")
-        for column, found in _differences(schema, recorded.get(stream)):
-            message = f"the recorded stream has column {column.name} {found}"
+            yield Violation("O50", "", stream, value=stream, message="the stream has no reader")
+        for column, actual in _differences(schema, recorded.get(stream)):
+            message = f"the recorded stream has column {column.name} {actual}"
             yield Violation(
                 "O13", "", stream, value=f"{column.name} {column.type}", message=message
             )
@@ -401,14 +407,16 @@ def _check_streams(app: Application, recorded: Mapping[str, pa.Schema]) -> Itera
 
 
 def _check_writing(app: Application) -> Iterator[Violation]:
-    """Yields the operators that hand tuples to something outside, which no mode can take back after
-    a crash (X46).
+    """Yields the operators that send tuples to external systems, which no recovery mode can undo
+    after a crash.
+
+    Rules: X46
     """
     for node in app.nodes.values():
         if node.operator.writes_outside:
             message = (
-                "an operator that writes outside runs in tests only: a replay computes "
-                "windows again after a crash"
+                "an operator that writes to external systems can only run in tests: a replay "
+                "may compute windows again after a crash"
             )
             yield Violation(
                 "X46", node.name, "", value=type(node.operator).__name__, message=message
@@ -427,7 +435,7 @@ def _check_cycles(app: Application) -> Iterator[Violation]:
     for node in app.nodes.values():
         if node.operator.delays and node.has_longer_windows:
             message = (
-                "a delay operator hands on every window: leave application_windows and "
+                "a delay operator passes on every window: leave application_windows and "
                 "slide_windows out"
             )
             yield Violation("O52", node.name, "", value=node.application_windows, message=message)
@@ -448,7 +456,7 @@ def _check_outputs(app: Application) -> Iterator[Violation]:
     for output in app.outputs.values():
         taken_by = first.setdefault(output.source, output.name)
         if taken_by != output.name:
-            message = f"the port feeds output {taken_by} already, and a port belongs to one stream"
+            message = f"the port already feeds output {taken_by}, and a port belongs to one stream"
             yield Violation(
                 "O18",
                 output.source.operator or "",
@@ -463,7 +471,7 @@ def _check_outputs(app: Application) -> Iterator[Violation]:
                 "",
                 output.name,
                 value=output.source,
-                message="the output has no source: there is no such output port",
+                message="the output has no source: the output port does not exist",
             )
             continue
         if port.schema is None:
@@ -487,8 +495,8 @@ def _check_outputs(app: Application) -> Iterator[Violation]:
 
 
 def _check_columns(app: Application) -> Iterator[Violation]:
-    """Checks the columns of everything that is stored: Delta takes names that differ only by case
-    for the same.
+    """Yields column names that a stored table cannot have, because they are reserved or equal
+    except for case.
     """
     for output in app.staged().values():
         port = app.port(output.source)
@@ -496,8 +504,8 @@ def _check_columns(app: Application) -> Iterator[Violation]:
             continue
         operator = output.source.operator
         place = output.source.port
-        # Delta takes names that differ only by case for the same. `arrived_at` itself is the
-        # arrival of every stored tuple; in other letters it would be a second column of that name.
+        # Delta treats names that differ only by case as equal. An output may have `arrived_at`,
+        # which is the arrival time of every stored tuple, but not the same name in other case.
         taken = set(BOOKKEEPING) | set(COLUMNS.names if output.is_error else ())
         names = port.schema.names
         reserved = matching_names(names, taken)
@@ -516,12 +524,15 @@ def _check_columns(app: Application) -> Iterator[Violation]:
                 operator,
                 place,
                 value=column,
-                message="column name is there twice, but for capital letters",
+                message="column names differ only by case",
             )
 
 
 def _check_modes(app: Application, default_mode: Mode) -> Iterator[Violation]:
-    """R20, R39 to R41, X6 and X53."""
+    """Yields violations of the rules about recovery modes and containers.
+
+    Rules: R20, R39 to R41, X6, X53
+    """
     modes = modes_of(app, default_mode)
     for node in app.nodes.values():
         if modes.modes[node.name].may_lose and node.is_cut_by_checkpoints:

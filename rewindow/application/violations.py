@@ -1,4 +1,4 @@
-"""A broken rule of an application, as launch validation reports it."""
+"""A violation of a rule by an application, as launch validation reports it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Violation:
-    """One broken rule; its number is for programs and for the order of a report, not for the
+    """A broken rule. Its number is used by programs and orders a report; it is not part of the
     message.
     """
 
@@ -35,7 +35,10 @@ class Violation:
             object.__setattr__(self, name, content)
 
     def place(self) -> tuple[object, ...]:
-        """Returns what violations are ordered by: operator, then rule number (O60)."""
+        """Returns the sort key of a violation: operator, then rule number.
+
+        Rules: O60
+        """
         return (
             self.operator,
             self.rule[0],

@@ -127,15 +127,15 @@ def _loses(app: Application) -> None:
 
 FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
     ("H17", lambda app: app.add("1st", Pass(), a=S),
-     "1st: operator names are letters, digits and _, not beginning with a digit (1st)"),
+     "1st: operator names are letters, digits and _, not starting with a digit (1st)"),
     ("O9", lambda app: app.add("root", Rootless()), "root: an operator without input ports cannot "
                                                     "be a root: "
      "use app.input (root)"),
-    ("O12", lambda app: app.add("odd", Pass(), a=S, z=S), "odd.z: no such input port; there are a, "
-                                                          "b (z)"),
+    ("O12", lambda app: app.add("odd", Pass(), a=S, z=S), "odd.z: unknown input port; existing "
+                                                          "ports: a, b (z)"),
     ("O12", lambda app: app.output("more", app.add("echo", Echo(), a=S), key=["x"]),
      "echo.a: an input port and an output port have the same name (a)"),
-    ("O12", lambda app: app.add("torn", Torn(), a=S), "torn: its ports or its state cannot be told "
+    ("O12", lambda app: app.add("torn", Torn(), a=S), "torn: its ports or state cannot be listed "
      "(LookupError: no columns yet)"),
     ("O13", lambda app: app.output("more", more(app), key=["y"]),
      "more.more: key column is not in the port's schema (y)"),
@@ -145,16 +145,16 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
     ("O15", lambda app: app.add("needed", Needed(), a=S), "needed.out: output port must be "
                                                           "connected (out)"),
     ("O18", lambda app: app.output("more", PortHandle("pass", "out"), key=["x"]),
-     "pass.out: the port feeds output out already, and a port belongs to one stream (more)"),
+     "pass.out: the port already feeds output out, and a port belongs to one stream (more)"),
     ("O48", lambda app: app.add("pass", Pass(), a=S), "pass: operator name is taken by another one "
                                                       "(pass)"),
-    ("O50", lambda app: app.input("unread"), "unread: the stream has no sink (unread)"),
+    ("O50", lambda app: app.input("unread"), "unread: the stream has no reader (unread)"),
     ("O50", lambda app: app.add("lost", Pass(), a=PortHandle("pass", "nosuch")),
-     "lost.a: the stream has no source: there is no such output port (pass.nosuch)"),
+     "lost.a: the stream has no source: the output port does not exist (pass.nosuch)"),
     ("O51", lambda app: app.add("loop", Pass(), a=PortHandle("loop", "out")),
      "loop: the application must be acyclic (loop)"),
     ("O52", lambda app: app.add("later", Around(), tuples=S, application_windows=4),
-     "later: a delay operator hands on every window: leave application_windows and slide_windows "
+     "later: a delay operator passes on every window: leave application_windows and slide_windows "
      "out (4)"),
     ("O53", lambda app: app.add("wrong", Pass(factor=10), a=S),
      "wrong: it must be less than or equal to 9 (factor = 10)"),
@@ -162,9 +162,8 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
      "pass: Pass has no such property or attribute. Did you mean \"factor\"? It has: factor, mode, "
      "container, checkpoint_windows, application_windows, slide_windows, partitions, partitioner, "
      "spread, locality. (factr = 2, from --set)"),
-    ("R13", lambda app: app.add("older", Older(), a=S), "older: this method is called "
-                                                        "state_after_skip now: rename it "
-     "(skipped)"),
+    ("R13", lambda app: app.add("older", Older(), a=S), "older: this method was renamed to "
+                                                        "state_after_skip: rename it (skipped)"),
     ("R20", lambda app: app.add("cut", Pass(), mode="at_most_once", a=S, application_windows=4),
      "cut: checkpoint windows must be a multiple of its 4 application windows (1)"),
     ("R39", _loses, "strict.a: an at-most-once operator may feed only at-most-once ones "
@@ -176,34 +175,33 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
     ("W18", lambda app: app.add("long", Pass(), a=S, application_windows=0),
      "long: application windows must be at least 1 (0)"),
     ("W30", lambda app: app.add("far", Pass(), a=S, application_windows=4, slide_windows=5),
-     "far: a window slides by at least 1 and at most the application windows, else windows are "
-     "left out (5)"),
+     "far: a window slides by at least 1 and at most the application windows; otherwise windows "
+     "would be skipped (5)"),
     ("O103", lambda app: app.add("near", Pass(), a=S, locality="together"),
      'near: locality can only be "apart" (together)'),
     ("W50", lambda app: app.add("whole", Whole(), a=S, application_windows=4, checkpoint_windows=6),
-     "whole: it is not to be cut: checkpoint windows must be a multiple of its 4 windows (6)"),
+     "whole: no checkpoint may be inside its application window: checkpoint windows must be a "
+     "multiple of its 4 windows (6)"),
     ("W56", lambda app: app.add("k", Pass(), a=S, checkpoint_windows=0),
      "k: checkpoint windows must be at least 1 (0)"),
-    ("X55", _spread, "each: an operator in a cycle cannot be spread: its instances do not see each "
-     "other (2)"),
+    ("X55", _spread, "each: an operator in a cycle cannot be spread: its instances run "
+     "independently (2)"),
     ("X53", _wait_for_each_other, "these containers would wait for each other: one reads a stream "
      "of the other (left, right)"),
-    ("X12", _twice, 'again: the same instance is operator "pass" already; make another one for '
-                    'each name (Pass)'),
-    ("X40", _around, "frames: it gets all windows of a group at once, so it cannot be in a cycle: "
-                     "make it a "
-     "TupleOperator (Pass)"),
+    ("X12", _twice, 'again: operator "pass" already uses the same instance; create one for each '
+                    'name (Pass)'),
+    ("X40", _around, "frames: it receives all windows of a group at once, so it cannot be in a "
+                     "cycle: make it a TupleOperator (Pass)"),
     ("X40", _unfed, "around: nothing outside of the cycle feeds it (again, around)"),
-    ("X44", _told, "told.told: a control port cannot be fed from its own cycle, whose key ranges "
-                   "do not see each other "
-     "(around.out)"),
+    ("X44", _told, "told.told: a control port cannot be fed from its own cycle, whose key "
+                   "ranges run independently (around.out)"),
     ("X43", lambda app: app.add("late", Ordered(), a=PortHandle("pass", "out")),
      "late.a: its results depend on the order of tuples, and tuples that are published or come "
      "from an operator have no recorded order: set order_by (pass.out)"),
     ("X46", lambda app: app.add("sent", Sent(), a=S),
-     "sent: an operator that writes outside runs in tests only: a replay computes windows again "
-     "after a crash (Sent)"),
-    ("X47", lambda app: app.add("k", LostKey(), a=S), "k: the state key is no column of the state "
+     "sent: an operator that writes to external systems can only run in tests: a replay may "
+     "compute windows again after a crash (Sent)"),
+    ("X47", lambda app: app.add("k", LostKey(), a=S), "k: state_key is not a column of the state "
                                                       "(nosuch)"),
 ]  # fmt: skip
 

@@ -131,8 +131,8 @@ def test_all_wrong_overrides_are_reported_together() -> None:
         ],
     )
     assert [str(one).partition(" It has")[0] for one in find_violations(app)] == [
-        "tunde: no operator has this name. Did you mean \"tuned\"? There are: tuned. (least = '1', "
-        "from --set)",
+        'tunde: no operator has this name. Did you mean "tuned"? Existing operators: tuned. '
+        "(least = '1', from --set)",
         "tuned: it must be a whole number (checkpoint_windows = 'some', from form)",
         'tuned: Tuned has no such property or attribute. Did you mean "least"?',
         "tuned: recovery mode \"twice\" is unknown (mode = 'twice', from --set)",
@@ -143,7 +143,7 @@ def test_all_wrong_overrides_are_reported_together() -> None:
 
 
 def test_property_without_an_operator_is_rejected_by_name() -> None:
-    with pytest.raises(InputError, match='property "least" does not say of which operator'):
+    with pytest.raises(InputError, match='property "least" lacks the name of its operator'):
         overrides_from({"least": "1"}, OPTION)
 
 
@@ -212,8 +212,8 @@ def test_wrong_attributes_of_ports_and_streams_name_operator_port_and_attribute(
     }
     apply_overrides(app, overrides_from(given, OPTION))
     assert [str(one) for one in find_violations(app)] == [
-        'no output has the name outt. Did you mean "out"? There are: out. (tolerance = 1, from '
-        "--set)",
+        'no output has the name outt. Did you mean "out"? Existing outputs: out. (tolerance = '
+        "1, from --set)",
         'out: an output has no such attribute. Did you mean "sorted_by"? It has: sorted_by, '
         "tolerance, suite. "
         "(sorted = ['x'], from --set)",
@@ -224,7 +224,7 @@ def test_wrong_attributes_of_ports_and_streams_name_operator_port_and_attribute(
         "errors_max. "
         "(error_max = 3, from --set)",
         "part.split.bad: it must be a whole number, 0 or more (errors_max = '-1', from --set)",
-        "part.split.out: only an error port has a bound on error tuples (errors_max = 3, from "
+        "part.split.out: only an error port has a limit of error tuples (errors_max = 3, from "
         "--set)",
     ]
     assert app.nodes["part.split"].error_bound("bad") == 7

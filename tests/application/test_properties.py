@@ -267,7 +267,7 @@ def test_ports_that_fail_with_valid_properties_are_reported_as_an_operator_bug()
     app.output("out", app.add("one", Broken(columns=["x"]), a=app.input("s")), key=["x"])
     with pytest.raises(
         ValidationFailed,
-        match="one: its ports or its state cannot be told \\(KeyError: 'column'\\)",
+        match="one: its ports or state cannot be listed \\(KeyError: 'column'\\)",
     ) as caught:
         validate(app)
     assert [row.rule for row in caught.value.violations] == ["O12"]

@@ -84,7 +84,7 @@ def test_columns_from_settings_and_source_are_compared_before_recording(
     code, text, _ = command("validate", "halves")
     assert (
         code == 2
-        and 'O13  half.rows: stream "clicks" has x string, and the port asks for int64' in text
+        and 'O13  half.rows: stream "clicks" has x string, but the port requires int64' in text
     )
     assert "the columns of its source were compared" in text and not config.state.exists()
     assert config.file is not None
@@ -109,7 +109,7 @@ def test_columns_and_windows_of_a_recorded_stream_take_precedence_over_settings(
     code, text, _ = command("validate", "halves")
     assert (
         code == 2
-        and 'O13  half.rows: stream "clicks" has x int64, and the port asks for string' in text
+        and 'O13  half.rows: stream "clicks" has x int64, but the port requires string' in text
     )
     assert (
         "W15  clicks: the stream has windows of 1 h, the application has windows of 1 min" in text

@@ -100,7 +100,7 @@ def test_attributes_by_the_old_name_of_timers_are_rejected_with_the_new_one(
     app = load_application(config, "heartbeat_weather").app
     flaws = [str(flaw) for flaw in find_violations(app, Mode.EXACTLY_ONCE, {"weather": SCHEMA})]
     assert len(flaws) == 1
-    assert "no output has the name filled. There are: ticks." in flaws[0]
+    assert "no output has the name filled. Existing outputs: ticks." in flaws[0]
 
 
 def test_suite_expects_filled_nulls_only_with_the_setting(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_tables_and_ledger_have_the_same_plan_after_a_property_change(
             InputError,
             'no operator has the name "weighd" Hint: Did you mean "weighed"',
         ),
-        ("factor", "3", None, InputError, "does not say of which operator"),
+        ("factor", "3", None, InputError, "lacks the name of its operator"),
         (
             "weighed.facto",
             "3",

@@ -386,12 +386,12 @@ def test_stream_of_the_wrong_types_is_rejected_with_column_and_types(project: Pr
     shutil.rmtree(path := project.config.stream_table("events"))
     schema = pa.schema([(name, pa.int64()) for name in ("window_id", "key", "x")])
     create_table(path, schema, format_property(TableKind.STREAM))
-    with pytest.raises(ValidationFailed, match='stream "events" has key .*, and the port asks for'):
+    with pytest.raises(ValidationFailed, match='stream "events" has key .*, but the port requires'):
         draft_plan(project.config, request())
     _reseal(project, {**FORMAT, "rewindow.width_ms": "60000", "rewindow.origin_ms": "0"})
     with pytest.raises(
         ValidationFailed,
-        match="(?s)2 things are wrong.*the stream has windows of 1 min",
+        match="(?s)it has 2 violations.*the stream has windows of 1 min",
     ):
         draft_plan(project.config, request())
 

@@ -440,7 +440,7 @@ def test_invalid_operator_is_reported_before_anything_is_called() -> None:
         run_operator(Totals(), {"clicks": {"1": [("a", 1)]}})  # type: ignore[dict-item]
     with pytest.raises(
         InputError,
-        match='limits: there is no such property. Did you mean "limit"?',
+        match='limits: the property does not exist. Did you mean "limit"?',
     ):
         run_operator(Totals(**{"limits": 3}), {"clicks": {1: [("a", 1)]}})
 
