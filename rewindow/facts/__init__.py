@@ -1,1 +1,1 @@
-"""Facts of windows: seals, counts, losses, and which rows readers see."""
+"""Facts about windows: seals, counts and losses, and which rows readers see."""

@@ -1,7 +1,7 @@
-"""The digests of windows from Arrow rows: what `rewindow.spark.digests` takes, without a JVM.
+"""Digests of windows from Arrow rows, equal to those of `rewindow.spark.digests`, without a JVM.
 
-Where rows are at hand in Python, such as those of a file that a publication cuts, their digests are
-held against the seals at once. Memory and time grow with the rows that are given.
+They are used for rows that are in memory anyway, such as those of a file that a publication cuts,
+to compare them with the seals. Memory and time are linear in the number of rows.
 """
 
 from __future__ import annotations
@@ -74,29 +74,29 @@ def arrow_digests(rows: pa.Table, events: pa.Schema) -> pa.Table:
 
 
 def differing_windows(found: pa.Table, seals: pa.Table, events: pa.Schema) -> pa.Table:
-    """Returns the windows whose digests are not those that were sealed: window_id, tuples, and how
-    many were `sealed`.
+    """Returns the windows whose digests differ from the sealed ones: window_id, tuples, and
+    `sealed`, the sealed count.
 
     Args:
         found: from `arrow_digests`.
-        seals: a row for each window that may be there; one without a tuple has the digest of
-            nothing.
+        seals: a row for each window that may occur; an empty window has the digest of no tuples.
         events: the event columns.
     """
     from rewindow.spark.digests import empty_digests
     from rewindow.spark.frames import spark_schema
 
-    nothing = dict(
+    of_empty_window = dict(
         zip(("digest", "float_digest"), empty_digests(spark_schema(events)), strict=True)
     )
-    place = pc.index_in(seals["window_id"], one_array(found["window_id"]))
-    differs = unequal(pc.fill_null(found["tuples"].take(place), 0), seals["tuples"])
-    for name, empty in nothing.items():
-        here = found[name].take(place)
-        here = pc.if_else(pc.is_null(place), pa.scalar(empty, pa.string()), here)
-        differs |= unequal(here, seals[name])
-    held = pc.fill_null(found["tuples"].take(place), 0)
-    known = pa.table({"window_id": seals["window_id"], "tuples": held, "sealed": seals["tuples"]})
+    # The row in `found` of each sealed window; null for a window without tuples.
+    index = pc.index_in(seals["window_id"], one_array(found["window_id"]))
+    tuples = pc.fill_null(found["tuples"].take(index), 0)
+    differs = unequal(tuples, seals["tuples"])
+    for name, empty in of_empty_window.items():
+        digests = found[name].take(index)
+        digests = pc.if_else(pc.is_null(index), pa.scalar(empty, pa.string()), digests)
+        differs |= unequal(digests, seals[name])
+    known = pa.table({"window_id": seals["window_id"], "tuples": tuples, "sealed": seals["tuples"]})
     unknown = found.filter(pc.invert(pc.is_in(found["window_id"], one_array(seals["window_id"]))))
     never = unknown.select(["window_id", "tuples"]).append_column(
         "sealed",
@@ -106,12 +106,14 @@ def differing_windows(found: pa.Table, seals: pa.Table, events: pa.Schema) -> pa
 
 
 def _sums(hashes: Hashes, starts: Any) -> Hashes:
-    """Returns the sum of hashes modulo 2^64 from each start to the next one."""
+    """Returns the sums of hashes, modulo 2^64, of the segments that begin at `starts`."""
     return np.add.reduceat(hashes, starts) if len(starts) else hashes[:0]
 
 
 def _texts(prefix: str, sums: Sequence[Hashes]) -> pa.Array:
-    """Returns digests as text: the prefix and two sums in hexadecimal, all of one length."""
+    """Returns digests as text: the prefix and two sums in hexadecimal. All texts have the same
+    length.
+    """
     lines = [np.broadcast_to(np.frombuffer(prefix.encode(), np.uint8), (len(sums[0]), len(prefix)))]
     for some in sums:
         places = np.arange(60, -1, -4, dtype=np.uint64)

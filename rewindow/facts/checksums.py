@@ -1,8 +1,8 @@
-"""CRC-32 of a million short lines at once: a row's columns as text, joined by a separator.
+"""CRC-32 of many short lines at once: a row's columns as text, joined by a separator.
 
-CRC-32 is linear: the checksum of a line follows from those of its parts and the number of bytes
-after each, and that of a part from one table look-up for every two bytes. So numpy does for all
-rows what `zlib.crc32` does for one.
+CRC-32 is linear over exclusive or: the checksum of a line follows from those of its parts and the
+number of bytes after each part, and the checksum of a part is a table look-up for every two bytes.
+So numpy computes for all rows the values that `zlib.crc32` computes for one.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _BATCH = 65_536
 
 def line_checksums(rows: pa.Table, alike: Sequence[str]) -> pa.ChunkedArray:
     """Returns the CRC-32 of each row's columns as text, joined by a separator; null differs from
-    all text.
+    every text.
 
     Args:
-        rows: the columns, in the order of the line; a time is the number of its microseconds.
-        alike: the last ones, in which many rows that follow each other hold the same; taken once
-            for all of these.
+        rows: the columns, in the order of the line; a time is converted to its microseconds.
+        alike: the last columns, which have the same values in long runs of rows. They are computed
+            once per run.
     """
     batches = rows.to_batches(max_chunksize=_BATCH)
     return pa.chunked_array([_batch_checksums(batch, alike) for batch in batches], pa.int64())
@@ -51,18 +51,15 @@ def _batch_checksums(batch: pa.RecordBatch, alike: Sequence[str]) -> pa.Array:
 
 
 def _append(total: Words, texts: pa.Array, prefix: bytes) -> None:
-    """Brings checksums of what came before on to what they are with a prefix and one more text each
-    behind it.
-    """
+    """Updates checksums in place for a prefix and one more text per line."""
     _, offsets, content = texts.buffers()
     starts = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     letters = np.frombuffer(content or b"", np.uint8)
     lengths = np.diff(starts)
     for length in np.flatnonzero(np.bincount(lengths)).tolist():
         mine = np.flatnonzero(lengths == length)
-        if len(mine) == len(
-            texts
-        ):  # As digests are: they lie one behind the other, and nothing need be looked up.
+        if len(mine) == len(texts):
+            # All texts have the same length, as digests have, so the buffer is the block.
             block = letters[starts[0] : starts[-1]].reshape(len(texts), length)
         else:
             block = letters[starts[mine, None] + np.arange(length)]
@@ -70,13 +67,10 @@ def _append(total: Words, texts: pa.Array, prefix: bytes) -> None:
 
 
 def _block_checksums(block: npt.NDArray[np.uint8], prefix: bytes) -> Words:
-    """Returns the checksums of texts of one length, a row each, behind a prefix."""
+    """Returns the checksums of texts of one length, one per row of a block, each after a prefix."""
     count, length = block.shape
-    if (
-        length % 2
-        # A zero byte in front has no part in a sum of look-ups; with it every text is whole pairs
-        # of bytes.
-    ):
+    if length % 2:
+        # A leading zero byte adds nothing to the sum of look-ups, and makes the length even.
         block = np.concatenate([np.zeros((count, 1), dtype=np.uint8), block], axis=1)
     checksums = np.full(count, zlib.crc32(prefix + bytes(length)), dtype=np.uint32)
     pairs = np.ascontiguousarray(block).view("<u2")
@@ -87,8 +81,8 @@ def _block_checksums(block: npt.NDArray[np.uint8], prefix: bytes) -> Words:
 
 @lru_cache(1024)
 def _pair_checksums(after: int) -> Words:
-    """Returns what each pair of bytes, as a little-endian number, adds to a checksum when so many
-    bytes follow it.
+    """Returns the contribution of each pair of bytes, indexed by its little-endian number, to a
+    checksum if `after` bytes follow it.
     """
     first = _of_bytes(partial(_effect, after + 1))
     second = _of_bytes(partial(_effect, after))
@@ -96,24 +90,30 @@ def _pair_checksums(after: int) -> Words:
 
 
 def _of_bytes(number_of: Callable[[int], int]) -> Words:
-    """Returns a number for each value of a byte."""
+    """Returns the results of a function for all values of a byte."""
     return np.array(list(map(number_of, range(256))), np.uint32)
 
 
 def _effect(after: int, byte: int) -> int:
-    """Returns what a byte adds to a checksum of a text in which `after` bytes follow it."""
+    """Returns the contribution of a byte to the checksum of a text in which `after` bytes follow
+    it.
+    """
     return zlib.crc32(bytes([byte]) + bytes(after)) ^ zlib.crc32(bytes(after + 1))
 
 
 def _shifted(checksums: Words, length: int) -> Words:
-    """Returns the part that checksums have in those of lines that go on for so many bytes."""
+    """Returns the contribution of checksums to those of lines that continue for `length` more
+    bytes.
+    """
     low, high = _shifts(length)
     return low[checksums & 0xFFFF] ^ high[checksums >> 16]
 
 
 @lru_cache(1024)
 def _shifts(length: int) -> tuple[Words, Words]:
-    """Returns where the low and the high half of a checksum go when so many bytes follow."""
+    """Returns look-up tables for `_shifted`: the contributions of the low and high half of a
+    checksum.
+    """
     # CRC-32 is linear over exclusive or, so each of its four bytes is shifted separately. Tables of
     # two bytes each halve the number of look-ups.
     lanes = [_of_bytes(partial(_shifted_byte, length, lane)) for lane in (0, 8, 16, 24)]
@@ -123,12 +123,14 @@ def _shifts(length: int) -> tuple[Words, Words]:
 
 
 def _shifted_byte(length: int, lane: int, byte: int) -> int:
-    """Returns where a byte of a checksum, by its lowest bit, goes when `length` bytes follow."""
+    """Returns the contribution of one byte of a checksum, at bit `lane`, if `length`
+    bytes follow.
+    """
     return zlib.crc32(bytes(length), byte << lane ^ _ALL) ^ zlib.crc32(bytes(length), _ALL)
 
 
 def _run_starts(rows: pa.RecordBatch) -> list[int]:
-    """Returns the first row of each run of rows that hold the same."""
+    """Returns the index of the first row of each run of equal rows."""
     starts = np.zeros(rows.num_rows, dtype=bool)
     starts[:1] = True
     for column in rows.columns:
@@ -137,8 +139,8 @@ def _run_starts(rows: pa.RecordBatch) -> list[int]:
         nulls = pc.xor(pc.is_null(before), pc.is_null(after))
         differ = pc.or_(nulls, pc.fill_null(pc.not_equal(before, after), False))
         starts[1:] |= differ.to_numpy(zero_copy_only=False)
-    found: list[int] = np.flatnonzero(starts).tolist()
-    return found
+    indexes: list[int] = np.flatnonzero(starts).tolist()
+    return indexes
 
 
 def _text(column: pa.Array) -> pa.Array:

@@ -1,5 +1,7 @@
-"""How close rows lie: equal in all that is exact, floating-point values at any depth within a
-tolerance (R85).
+"""Compares rows: exact values must be equal, floating-point values at any depth must be within a
+tolerance.
+
+Rules: R85
 """
 
 from __future__ import annotations
@@ -9,11 +11,11 @@ from collections.abc import Iterable
 from typing import Any
 
 SortKey = tuple[list[str], list[tuple[bool, float]]]
-"""What is exact in a row, as text, and its floats, whether each is not a number first."""
+"""The exact values of a row as text, and its floats, each after a flag that is true for NaN."""
 
 
 def in_one_order(value: Any) -> Any:
-    """Returns a value with the entries of its maps, which are pairs, in one order."""
+    """Returns a value with the entries of its maps, which are pairs, in a canonical order."""
     if isinstance(value, dict):
         return {name: in_one_order(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -27,8 +29,8 @@ def in_one_order(value: Any) -> Any:
 
 
 def sort_key(row: Iterable[Any]) -> SortKey:
-    """Returns what sorts rows: what is exact first, so that floats that differ a little do not part
-    a pair.
+    """Returns a sort key that puts exact values first, so that slightly different floats do not
+    separate matching rows.
     """
     floats: list[tuple[bool, float]] = []
     exact = [repr(_without_floats(value, floats)) for value in row]
@@ -36,8 +38,8 @@ def sort_key(row: Iterable[Any]) -> SortKey:
 
 
 def are_close(left: Any, right: Any, tolerance: float) -> bool:
-    """Returns whether two values are equal, floats when |left - right| <= tolerance * max(1,
-    |left|, |right|).
+    """Returns whether two values are equal; floats are equal if |left - right| <= tolerance *
+    max(1, |left|, |right|).
     """
     if isinstance(left, float) and isinstance(right, float):
         if not (math.isfinite(left) and math.isfinite(right)):
@@ -55,7 +57,7 @@ def are_close(left: Any, right: Any, tolerance: float) -> bool:
 
 
 def _without_floats(value: Any, floats: list[tuple[bool, float]]) -> Any:
-    """Returns a value without the floats at any depth, which it adds to a list."""
+    """Returns a value with all floats, at any depth, replaced by None and appended to a list."""
     if isinstance(value, float):
         floats.append((math.isnan(value), 0.0 if math.isnan(value) else value))
         return None

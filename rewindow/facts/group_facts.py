@@ -1,5 +1,5 @@
-"""Facts: what is known of every window of a replay; the rows of an output are at the same time its
-seals.
+"""Facts: one row for every window and port of a replay, with counts and digests. The rows of an
+output are also its seals.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ _PART = pa.schema(fields_without(FACTS_SCHEMA, _OF_THE_GROUP))
 
 @dataclass
 class GroupFacts:
-    """Collects the fact rows of one commit group, as columns: a group may have a million windows.
+    """Collects the fact rows of one commit group as columns, because a group may have a million
+    windows.
 
     Attributes:
-        windows: the group's windows; rows outside `above` are left out, since they are committed
-            already.
-        above: the mark of the facts table as a window; only later windows get a row.
+        windows: the group's windows.
+        above: the mark of the facts table as a window. Only later windows get a row, because the
+            earlier ones are committed already.
     """
 
     windows: WindowRange
@@ -53,8 +54,16 @@ class GroupFacts:
         *,
         lost: bool = False,
     ) -> None:
-        """Adds a row per window for an input, also for empty windows; `lost` are tuples not
-        processed (R15), and windows that are `missing` in the stream of another container are lost.
+        """Adds a row per window for an input, also for empty windows.
+
+        Args:
+            stream: name of the input.
+            counts: tuples per window.
+            missing: windows that are missing from the stream of another container; they are marked
+                as lost.
+            lost: whether the tuples of all windows are not processed.
+
+        Rules: R15
         """
         rows = counts.reindex(self._new, tuples=0).rows
         gone = np.full(len(self._new), lost)
@@ -63,14 +72,17 @@ class GroupFacts:
         self._add("in", stream, rows.append_column("lost", pa.array(gone)))
 
     def add_dropped(self, port: str, counts: WindowFacts, lost: bool = False) -> None:
-        """Adds a row per window for an output port that nothing reads, error ports excepted
-        (O16).
+        """Adds a row per window for an output port that nothing reads; error ports are not among
+        them.
+
+        Rules: O16
         """
         self._add("dropped", port, counts.reindex(self._new, tuples=0).rows, lost=lost)
 
     def add_output(self, output: Output, seals: WindowFacts) -> None:
-        """Adds the seals of an output or an error table, also of windows without a tuple (O65,
-        O66).
+        """Adds the seals of an output or an error table, also for windows without a tuple.
+
+        Rules: O65, O66
         """
         if len(self._new):
             new = seals.within(WindowRange(int(self._new[0]), int(self._new[-1])))
@@ -82,18 +94,21 @@ class GroupFacts:
         self._add(output.direction, output.name, _without_tuples(windows), lost=True)
 
     def add_skip(self, operator: str, lacking: Ids, dropped: WindowFacts) -> None:
-        """Adds what the state of an operator lost at a skip, of windows before the group too.
+        """Adds the losses of an operator's state by an at-most-once skip, also for windows before
+        the group.
 
         Args:
-            operator: its name; facts have it in place of a port.
-            lacking: windows whose output stays and which its state has never seen: state_lost (X2).
-            dropped: tuples, by window, that waited in the state and were dropped (X3).
+            operator: its name; facts have it instead of a port.
+            lacking: windows whose output is kept, but which are missing from the state: state_lost.
+            dropped: tuples, by window, that waited in the state and were dropped.
+
+        Rules: X2, X3
         """
         self._add("state", operator, _without_tuples(lacking), lost=True)
         self._add("skipped", operator, dropped.rows, lost=True)
 
     def table(self) -> pa.Table:
-        """Returns the rows; the group ends now."""
+        """Returns the rows, with the current time as the end of the group."""
         own = {
             "group_first": self.windows.first,
             "group_last": self.windows.last,
@@ -106,8 +121,8 @@ class GroupFacts:
         return rows.select(FACTS_SCHEMA.names)
 
     def _add(self, direction: str, port: str, windows: pa.Table, *, lost: bool = False) -> None:
-        """Adds a row for each of some windows; what their columns do not say is the same in all of
-        them.
+        """Adds a row for each window of a table. Columns that the table does not have
+        are constant.
         """
         same = {
             "direction": direction,
@@ -130,48 +145,48 @@ def _without_tuples(windows: Ids) -> pa.Table:
 
 
 def check_error_counts(plan: Plan, digests: Mapping[str, WindowFacts]) -> None:
-    """Ends a replay in a window with more error tuples on a port than are allowed, before the group
-    is committed (O71).
+    """Checks the number of error tuples per window and port before the group is committed.
 
     Raises:
-        InputError: names the first such window of the first such port.
+        InputError: a window has more error tuples than allowed; the message has the first such
+            window of the first such port.
+
+    Rules: O71
     """
     for error in plan.errors:
         bound = plan.errors_max if error.errors_max is None else error.errors_max
         if bound is None:
             continue
-        found = digests[error.name].rows if error.name in digests else COUNTS_SCHEMA.empty_table()
-        beyond = found.filter(pc.greater(found["tuples"], bound))
+        counts = digests[error.name].rows if error.name in digests else COUNTS_SCHEMA.empty_table()
+        beyond = counts.filter(pc.greater(counts["tuples"], bound))
         if beyond.num_rows:
             is_default = error.errors_max is None
             setting = "setting replay.errors_max" if is_default else "errors_max of the port"
             raise InputError(
                 f"window {beyond['window_id'][0]} has {beyond['tuples'][0].as_py():,} error tuples "
-                "on port "
-                f'"{error.name}", at most {bound:,} are allowed '
-                f"({setting})",
-                detail="Nothing of its commit group was committed.",
-                hint="Mend the operator or its input, or raise the setting; then plan the range "
-                "again: "
-                f"rewindow abandon {whole_replay(plan.replay_id)}",
+                f'on port "{error.name}", at most {bound:,} are allowed ({setting})',
+                detail="Its commit group was not committed.",
+                hint="Correct the operator or its input, or increase the setting; then plan the "
+                f"range again: rewindow abandon {whole_replay(plan.replay_id)}",
             )
 
 
 def check_input_counts(stream: str, counted: WindowFacts, sealed: WindowFacts) -> None:
-    """Refuses an input whose sealed windows hold other numbers of tuples than were sealed (of R58
-    the counts).
+    """Checks that the windows of an input contain as many tuples as were sealed.
 
     Raises:
-        TableError: names the first window that differs.
+        TableError: a count differs; the message has the first such window.
+
+    Rules: R58 (only the counts)
     """
     counted = counted.reindex(sealed.ids, tuples=0)
     wrong = np.flatnonzero(unequal(counted.rows["tuples"], sealed.rows["tuples"])).tolist()
     if wrong:
         window = sealed.ids[wrong[0]]
-        there = counted.rows["tuples"][wrong[0]]
-        wanted = sealed.rows["tuples"][wrong[0]]
+        tuples = counted.rows["tuples"][wrong[0]]
+        expected = sealed.rows["tuples"][wrong[0]]
         raise TableError(
-            f'window {window} of stream "{stream}" holds {there} tuples, sealed were {wanted}',
-            hint="The stream was changed behind its seals; record it anew or restore the version "
-            "of the plan.",
+            f'window {window} of stream "{stream}" has {tuples} tuples, but {expected} were sealed',
+            hint="The stream was changed after it was sealed. Record it again, or restore the "
+            "version of the plan.",
         )

@@ -1,5 +1,7 @@
-"""What at most once gave up: windows lost to an output, and windows affected since the state lacks
-others (R14).
+"""Losses in at most once: windows missing from an output, and windows affected because their state
+lacks others.
+
+Rules: R14
 """
 
 from __future__ import annotations
@@ -31,9 +33,9 @@ with groups as (
     having not bool_or(lost) and min(attempt) = max(attempt))
 select attempt, min(group_first) as first from groups group by attempt order by attempt
 """
-"""The first window that each attempt computed. What an attempt settles of the one before, windows
-lost and windows that the other one had committed, lies in one group of facts too; that is not its
-own work."""
+"""SQL for the first window that each attempt computed. Groups of facts with lost windows, or with
+rows of several attempts, are left out: they were written to complete the work of an earlier
+attempt."""
 
 
 _LOST_TO_STATES = """
@@ -47,15 +49,18 @@ select direction, port, window_id, tuples from ranked where nth = 1 order by win
 
 @dataclass(frozen=True)
 class Losses:
-    """Losses of one side of a comparison.
+    """The losses of a replay, or of one side of a comparison.
 
     Attributes:
-        lost: per output, its lost windows, as closed ranges.
-        affected_first: per output with state upstream, the first window that was computed from a
-            state that lacks windows or was stale; every later one is affected too.
-        lacking: windows that the state never saw, as closed ranges.
-        state_lost: per operator, the windows whose outputs stay and which its state never saw (X2).
-        skipped: per operator, the tuples by window that it dropped from its state at a skip (X3).
+        lost: output name to its lost windows, as closed ranges.
+        affected_first: name of an output with state upstream to the first window that was computed
+            from a state that lacks windows or was stale; every later window is affected too.
+        lacking: windows that are missing from the state, as closed ranges.
+        state_lost: operator name to the windows whose outputs are kept, but which are missing from
+            its state.
+        skipped: operator name to the tuples, by window, that it dropped from its state at a skip.
+
+    Rules: X2, X3
     """
 
     lost: dict[str, list[WindowRange]] = field(default_factory=dict)
@@ -80,10 +85,10 @@ def losses_of(
     checkpoints: Table | None,
     windows: WindowRange,
 ) -> Losses:
-    """Returns the losses of a replay: those of its start state, and in at most once those counted
-    from its tables.
+    """Returns the losses of a replay: those of its start state, and in at most once those recorded
+    in its tables.
 
-    Once its checkpoints were purged, every window after its first attempt counts as affected.
+    If its checkpoints were purged, every window after its first attempt counts as affected.
     """
     if plan.is_divided:
         return _of_containers(
@@ -108,7 +113,7 @@ def losses_of(
     saved = column_pairs(query(sql, c=checkpoints), "mark", "attempt") if checkpoints else []
     first_windows = dict(column_pairs(begun, "attempt", "first"))
     for saved_mark, attempt in saved:
-        # Where nothing was left to compute, the state was saved all the same.
+        # An attempt without windows left to compute has saved the state, too.
         if saved_mark == len(plan.range):
             first_windows.setdefault(attempt, plan.last + 1)
     skipped = skipped_marks(sorted(first_windows.items()), saved, plan.first)
@@ -130,15 +135,15 @@ def losses_of(
 
 
 def unfed_windows(plan: Plan) -> Ids:
-    """Returns the windows that no input of a container has, because at-most-once operators upstream
-    lost them. Its outputs lose them too.
+    """Returns the windows that are missing from all inputs of a container, because at-most-once
+    operators upstream lost them. Its outputs lose them, too.
     """
     missing: dict[str, list[WindowRange]] = {}
     for entry in plan.recorded:
         missing[entry.stream] = []
     missing |= plan.missing_upstream()
     lost = open_windows(plan.range, missing).lost if plan.container else ()
-    # The empty array keeps the type of window ids where no window is lost.
+    # The empty array keeps the type of window ids if no window is lost.
     return np.concatenate([np.arange(0), *map(ids_of, lost)])
 
 
@@ -149,8 +154,8 @@ def _of_containers(
 ) -> Losses:
     """Returns the losses of a replay of several containers.
 
-    The tables of each container have its own losses. The windows that were lost upstream are
-    missing in the streams that it reads.
+    The tables of each container record its losses. The windows that were lost upstream are missing
+    in the streams that it reads.
     """
     lost: dict[str, list[WindowRange]] = {}
     affected: dict[str, int] = {}
@@ -166,14 +171,14 @@ def _of_containers(
         own = plan_in(folder)
         facts = Table.open(folder / FACTS)
         checkpoints = Table.open(folder / CHECKPOINTS)
-        found = losses_of(
+        losses = losses_of(
             own,
             facts,
             checkpoints,
             windows,
         )
         # A state lacks windows from the first one that was lost, here or upstream.
-        firsts = [*found.affected_first.values()]
+        firsts = [*losses.affected_first.values()]
         for part in chain(*own.missing_upstream().values()):
             firsts.append(part.first)
         for name in first_lacking.keys() & set(container.after):
@@ -185,16 +190,16 @@ def _of_containers(
         for output in only_named(own.staged, staged):
             if output.stateful and firsts:
                 affected[output.name] = min(firsts)
-            lost_ranges = [*found.lost.get(output.name, [])]
+            lost_ranges = [*losses.lost.get(output.name, [])]
             if not output.errors:
                 lost_ranges += unfed
             if lost_ranges:
                 ids = np.concatenate(list(map(ids_of, lost_ranges)))
                 lost[output.name] = to_ranges(np.unique(ids))
         # Containers with the same start state lack the same windows.
-        lacking += excluding(found.lacking, lacking)
-        state_lost |= found.state_lost
-        skipped |= found.skipped
+        lacking += excluding(losses.lacking, lacking)
+        state_lost |= losses.state_lost
+        skipped |= losses.skipped
     return Losses(
         lost,
         affected,
@@ -205,19 +210,19 @@ def _of_containers(
 
 
 def _lost_to_states(facts: Table) -> tuple[dict[str, list[WindowRange]], dict[str, WindowFacts]]:
-    """Returns what skips have cost the states; an attempt that skips the same windows again says
-    the same again.
+    """Returns the losses of states by skips. If several attempts have skipped a window, only the
+    rows of the newest one are used, because each repeats them.
     """
     rows = query(_LOST_TO_STATES, facts=facts)
     unseen = rows.filter(pc.equal(rows["direction"], "state"))
     dropped = rows.filter(pc.equal(rows["direction"], "skipped"))
     return _windows_by_port(unseen), {
-        port: WindowFacts.of(found) for port, found in by_port(dropped)
+        port: WindowFacts.of(facts_of_port) for port, facts_of_port in by_port(dropped)
     }
 
 
 def _windows_by_port(rows: pa.Table) -> dict[str, list[WindowRange]]:
-    return {port: to_ranges(found["window_id"].to_numpy()) for port, found in by_port(rows)}
+    return {port: to_ranges(facts["window_id"].to_numpy()) for port, facts in by_port(rows)}
 
 
 def by_port(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
@@ -231,23 +236,26 @@ def skipped_marks(
     saved: Iterable[tuple[int, int]],
     first: int,
 ) -> list[tuple[int, int]]:
-    """Returns the marks that the state never saw, one pair (from, to) for each attempt that went on
-    past them.
+    """Returns the marks that are missing from the state, as one pair (from, to) for each attempt
+    that continued after them.
+
+    An attempt restores the newest checkpoint that an earlier attempt has saved. If it starts with a
+    later window than the one after that checkpoint, the windows in between are missing from the
+    state.
 
     Args:
         begun: attempt and the first window that it computed.
-        saved: mark of a checkpoint and the attempt that made it; an attempt restores the newest one
-            made before it.
+        saved: mark of a checkpoint and the attempt that saved it.
         first: the replay's first window.
 
     >>> skipped_marks([(1, 100), (2, 108)], [(0, 0), (5, 1)], first=100)
     [(6, 8)]
     """
     saved = list(saved)
-    found = []
+    skipped = []
     for attempt, window in begun:
-        restored = max((mark for mark, made_by in saved if made_by < attempt), default=0)
+        restored = max((mark for mark, saved_by in saved if saved_by < attempt), default=0)
         done = window - first
         if done > restored:
-            found.append((restored + 1, done))
-    return found
+            skipped.append((restored + 1, done))
+    return skipped

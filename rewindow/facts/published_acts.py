@@ -1,7 +1,8 @@
-"""Whether published tables hold what the ledger has entered for them. No JVM.
+"""Checks that published tables contain the publications and undos that the ledger lists as done. No
+JVM.
 
-A table that another program has deleted, or whose log has lost its last commits, lacks an act that
-the ledger counts as done.
+The check fails for a table that another program has deleted, or whose log has lost its last
+commits.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ from rewindow.storage.names import open_published
 
 
 def holds(table: Table, act: Publication) -> bool:
-    """Returns whether a published table is the one of an act, and has its commit."""
+    """Returns whether a published table has the Delta id that a publication or undo was made for,
+    and contains its commit.
+    """
     name = table.path.name
     is_same = act.details.table_ids.get(name, table.id) == table.id
     return is_same and table.txn(publish_app_id(name)) >= act.number
 
 
 def done_on(acts: Iterable[Publication], name: str) -> list[Publication]:
-    """Returns the acts that are done on a table, in their order."""
+    """Returns the publications and undos that are done on a table, in their order."""
     done = []
     for act in acts:
         entry = find_named(act.tables, name)
@@ -35,7 +38,9 @@ def done_on(acts: Iterable[Publication], name: str) -> list[Publication]:
 
 
 def tables_lacking(config: Config, act: Publication) -> list[str]:
-    """Returns the tables of an act that do not hold it: they were deleted, or lost its commit."""
+    """Returns the tables of a publication or undo that lack its commit, because they were deleted
+    or have lost commits.
+    """
     lacking = []
     for name in names_of(act.tables):
         is_present = Table.exists(config.stream_table(name))
@@ -45,14 +50,15 @@ def tables_lacking(config: Config, act: Publication) -> list[str]:
 
 
 def newest_held(acts: Iterable[Publication], table: Table) -> Publication | None:
-    """Returns the newest act on a published table; None where the ledger does not count it as done.
+    """Returns the newest publication or undo in a published table; None if the ledger does not list
+    it as done.
 
     Args:
-        acts: those of its application, newest first.
+        acts: publications and undos of its application, newest first.
         table: the published table, at its newest version.
 
     Raises:
-        TableError: the ledger counts an act as done that the table does not hold.
+        TableError: the ledger lists one as done that the table lacks.
     """
     name = table.path.name
     number = table.txn(publish_app_id(name))
@@ -62,9 +68,9 @@ def newest_held(acts: Iterable[Publication], table: Table) -> Publication | None
         return act if act is not None and act.number == number else None
     again = f" Or publish it again: rewindow publish {act.replay_id}"
     raise TableError(
-        f'table "{name}" lacks publication {act.number}, which the ledger counts as done',
-        detail=f"It is table {table.id} at version {table.version}, with publication {number}: "
-        "the last commits are missing from its log, or another program has deleted it.",
-        hint=f"Put the files of {table.path / '_delta_log'} back from a copy."
+        f'table "{name}" lacks publication {act.number}, which the ledger lists as done',
+        detail=f"The table has id {table.id}, version {table.version} and publication {number}: "
+        "its log has lost the last commits, or another program has deleted the table.",
+        hint=f"Restore the files of {table.path / '_delta_log'} from a backup."
         f"{again if act.kind == PUBLISH else ''}",
     )

@@ -1,9 +1,11 @@
-"""What readers see of a replay's staged tables: of every window the rows of the newest attempt that
-sealed it (R52).
+"""The rows of a replay's staged tables that readers see: for every window those of the newest
+attempt that sealed it.
 
-A window that was computed again has rows of several attempts; the facts say which of them are
-sealed. The rule is here, once, as SQL: everything that reads staged rows or seals builds on
+A window that was computed again has rows of several attempts; the facts record which of them are
+sealed. The rule is defined here, once, as SQL: all code that reads staged rows or seals builds on
 `newest_seals`.
+
+Rules: R52
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from rewindow.windows import WindowRange
 
 
 def newest_seals(facts: str = "facts") -> str:
-    """Returns SQL for window_id, port and attempt: whose rows readers take, of each output and
-    error table.
+    """Returns SQL for window_id, port and attempt: for each window of an output or error table, the
+    attempt whose rows readers use.
     """
     return f"""select window_id, port, max(attempt) as attempt from {facts}
         where direction in ('out', 'error') and not lost group by window_id, port"""
@@ -35,17 +37,20 @@ def seen_rows(rows: str, port: str, *, facts: str = "facts", columns: str = "o.*
         rows: name of the staged table in the query.
         port: name of the output or error port.
         facts: name of the facts table in the query.
-        columns: what to select of `o`, the staged table.
+        columns: columns to select from `o`, the staged table.
     """
     return f"""select {columns} from {rows} o join ({newest_seals(facts)}) s
         on o.window_id = s.window_id and o.attempt = s.attempt where s.port = '{port}'"""
 
 
 def staged_seals(facts: Table, port: str, windows: WindowRange) -> pa.Table:
-    """Returns per window of an output what readers see: window_id, attempt, tuples, digest,
+    """Returns the seals of an output that readers use: window_id, attempt, tuples, digest,
     float_digest, ascending.
     """
-    # No join: by SQL, of a million windows it takes longer than all else that a publication reads.
+    # Of each window, the rows of its newest attempt are needed. A join in SQL over a million
+    # windows takes longer than everything else that a publication reads. So the rows are sorted by
+    # window and attempt, and numpy finds the last attempt of each window. The final group-by
+    # removes duplicates of a seal.
     sql = f"""select window_id, attempt, tuples, digest, float_digest from facts
         where direction in ('out', 'error') and not lost and port = '{port}'
         and window_id between {windows.first} and {windows.last}"""
@@ -65,8 +70,8 @@ def staged_seals(facts: Table, port: str, windows: WindowRange) -> pa.Table:
 
 
 def seals_digest(seals: pa.Table) -> str:
-    """Returns a digest of windows, counts and digests of exact columns, whatever attempt wrote
-    them.
+    """Returns a digest of windows, counts and digests of exact columns, independent of the attempts
+    that wrote them.
     """
     digest = hashlib.sha256()
     for name in ("window_id", "tuples", "digest"):
@@ -75,23 +80,22 @@ def seals_digest(seals: pa.Table) -> str:
 
 
 def sealed_counts(facts: Table, windows: WindowRange) -> dict[str, int]:
-    """Returns by output how many windows of a range readers see; an output without any is not
-    there.
+    """Returns, by output, the number of windows in a range that readers see; outputs without any
+    are absent.
     """
     sql = f"""select port, count(*) as windows from ({newest_seals()})
         where window_id between {windows.first} and {windows.last} group by port"""
-    found = query(sql, facts=facts)
-    return dict(zip(found["port"].to_pylist(), found["windows"].to_pylist(), strict=True))
+    counts = query(sql, facts=facts)
+    return dict(zip(counts["port"].to_pylist(), counts["windows"].to_pylist(), strict=True))
 
 
 def sealed_to(facts: Table, before: int) -> int:
-    """Returns the last window that any attempt has sealed, whatever marks a later one has set;
-    `before` without any.
+    """Returns the last window that any attempt has sealed, whatever the marks of later attempts;
+    `before` if there is none.
     """
-    found = query("select max(window_id) as w from f where direction = 'out'", f=facts)["w"][
-        0
-    ].as_py()
-    return before if found is None else int(found)
+    newest = query("select max(window_id) as w from f where direction = 'out'", f=facts)
+    window = newest["w"][0].as_py()
+    return before if window is None else int(window)
 
 
 def read_output(root: Location, output: str, windows: WindowRange) -> pa.Table:

@@ -1,4 +1,4 @@
-"""What readers see of a staged output, as a DataFrame."""
+"""The rows of a staged output that readers see, as a DataFrame."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ def readers_frame(
     seals: pa.Table,
     windows: WindowRange,
 ) -> DataFrame:
-    """Returns window_id and the event columns of the newest sealed attempt of every window (R52).
+    """Returns window_id and the event columns of the newest sealed attempt of every window.
 
     Args:
-        staged: the output's staged table, at the version that is to be read.
+        staged: the output's staged table, at the version to read.
         seals: from `staged_seals`.
         windows: the range.
+
+    Rules: R52
     """
     newest = to_frame(spark, seals.select(["window_id", "attempt"]))
     kept = read_windows(spark, staged, windows).join(

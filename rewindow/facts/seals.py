@@ -1,18 +1,18 @@
-"""Seals: the rows of a stream's table `.windows`, made, checked and read in one place.
+"""Creates, checks and reads seals: the rows of a stream's table `.windows`.
 
-A window that is recorded to its end has exactly one row, its seal, also when it is empty (W40). A
-window that is opened again gets a new row in the place of the old one, with the next `generation`
-(X52): a version of the table never holds two seals of a window, and replays keep the version that
-they pinned.
+A window that is recorded to its end has exactly one row, its seal, even if it is empty. When a
+window is opened again, a new row with the next `generation` replaces the old one. So a version of
+the table never contains two seals of a window, and replays use the version that they pinned.
 
-The end of a stream is a row too (X21): the *end row* has no `window_id`, so that no query about
-windows meets it, and names in `end_window` the last window of the stream. Every later window is
-sealed and empty without a row of its own; `is_sealed` and `stream_end` say so, and nothing may be
-recorded behind it.
+The end of a stream is also a row: the *end row* has no `window_id`, so that queries about windows
+do not select it, and `end_window` is the last window of the stream. Every later window is sealed
+and empty without a row, and nothing may be recorded after the end. `stream_end` returns it.
 
-Every row has a checksum of all its other columns, so that a flipped count or digest is noticed.
-Whoever decides by seals (planning, counting inputs, certificates, comparing a source with its
-recording) reads them by `read_seals`.
+Every row has a checksum of all its other columns, so that a flipped count or digest is detected.
+All decisions that depend on seals (planning, counting inputs, certificates, comparing a source with
+its recording) use `read_seals`.
+
+Rules: W40, X21, X52
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ FIRST_GENERATION = 1
 _PART = 65_536
 _COVERED = excluding(WINDOWS_SCHEMA.names, {"checksum"})
 _ALIKE = _COVERED[_COVERED.index("sealed_at") :]
-"""The columns that are the same in all windows that were sealed together."""
+"""The columns that are equal in all windows that were sealed together."""
 
 
 def columns_text(events: pa.Schema) -> str:
-    """Returns the names and Delta types of a stream's event columns as a seal holds them: JSON,
+    """Returns the names and Delta types of a stream's event columns as stored in a seal: JSON,
     sorted by name.
 
     >>> columns = [("window_id", pa.int64()), ("key", pa.string()), ("at", pa.int64())]
@@ -70,11 +70,11 @@ def seal_rows(
     """Returns the seals of windows, with their checksums.
 
     Args:
-        found: window_id, tuples, digest and float_digest, a row for each window; any other column
-            of a seal, such as `generation`, where it is not what follows from the other arguments.
-        data: the table that holds the tuples; gives id and version.
+        found: window_id, tuples, digest and float_digest, one row per window. It may contain other
+            columns of a seal, such as `generation`, to override their defaults.
+        data: the table of tuples; its id and version are stored.
         columns: the event columns, from `columns_text`.
-        sealed_at: now unless given.
+        sealed_at: time of the seal, by default now.
     """
     count = found.num_rows
     values: dict[str, object] = {
@@ -96,8 +96,10 @@ def seal_rows(
 
 
 def end_row(data: Table, last: int) -> pa.Table:
-    """Returns the end row of a stream whose last window is `last` (X21); to be appended to its
-    table of seals.
+    """Returns the end row of a stream whose last window is `last`, to be appended to its table of
+    seals.
+
+    Rules: X21
     """
     values: dict[str, object] = {
         "sealed_at": datetime.now(UTC),
@@ -110,7 +112,7 @@ def end_row(data: Table, last: int) -> pa.Table:
 
 
 def with_checksums(rows: pa.Table) -> pa.Table:
-    """Returns seals with checksums of what they say; for whoever changes a column of them."""
+    """Returns seals with new checksums, for callers that have changed a column."""
     return _with_checksums({name: rows[name] for name in _COVERED})
 
 
@@ -120,15 +122,15 @@ def read_seals(
     *,
     table_id: str | None = None,
 ) -> pa.Table:
-    """Returns the seals of a range, or all, ascending, each held against its own checksum.
+    """Returns the seals of a range, or all, ascending, after verifying the checksum of each.
 
     Args:
-        windows: a stream's table of seals, at the version that is to be believed.
-        asked: the range; all windows unless given.
-        table_id: Delta id of the table that the seals must speak of; not compared unless given.
+        windows: a stream's table of seals, at the version to read.
+        asked: the range, by default all windows.
+        table_id: Delta id of the table that the seals must refer to, by default not compared.
 
     Raises:
-        TableError: a seal is damaged, or speaks of another table than the one whose id is given.
+        TableError: a seal is damaged, or refers to a table with another id.
     """
     where = (
         "window_id is not null"
@@ -148,13 +150,14 @@ def sealed_windows(
     *,
     table_id: str | None = None,
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Returns the ids of the sealed windows of a range, ascending, and the tuples of all; for
-    whoever needs no more.
+    """Returns the ids of the sealed windows of a range, ascending, and their total number of
+    tuples.
 
-    Every seal is held against its own checksum, as by `read_seals`, but never are all of them in
-    memory at once.
+    The checksum of every seal is verified, as by `read_seals`, but the seals are read in parts, so
+    that they are never all in memory.
 
-    Raises: see read_seals.
+    Raises:
+        TableError: see read_seals.
     """
     where = f"window_id between {asked.first} and {asked.last}"
     ids = [np.zeros(0, dtype=np.int64)]
@@ -169,8 +172,8 @@ def sealed_windows(
 
 
 def sealed_range(windows: Table) -> WindowRange | None:
-    """Returns the range from the first seal to the last one, None without any; an end row does not
-    extend it.
+    """Returns the range from the first seal to the last, None if there are no seals; an end row
+    does not extend it.
     """
     bounds = query(
         "select min(window_id) as first, max(window_id) as last from w",
@@ -180,10 +183,12 @@ def sealed_range(windows: Table) -> WindowRange | None:
 
 
 def stream_end(windows: Table) -> int | None:
-    """Returns the last window of a stream that has ended (X21), None for one that may go on.
+    """Returns the last window of a stream that has ended, None for one that may continue.
 
     Raises:
         TableError: the end row is damaged.
+
+    Rules: X21
     """
     rows = query("select * from w where end_window is not null order by sealed_at", w=windows)
     if not rows.num_rows:
@@ -195,18 +200,17 @@ def stream_end(windows: Table) -> int | None:
 
 
 def intact(rows: pa.Table) -> pa.ChunkedArray:
-    """Returns for each seal whether its checksum is that of its other columns; one without a
-    checksum is not.
+    """Returns for each seal whether its checksum matches its other columns; false for a seal
+    without a checksum.
     """
     return pc.fill_null(pc.equal(rows["checksum"], with_checksums(rows)["checksum"]), False)
 
 
 def check_seals(rows: pa.Table, windows: Table, table_id: str | None = None) -> None:
-    """Holds seals against their own checksums, and against the id of the table that they must speak
-    of.
+    """Verifies the checksums of seals, and the id of the table that they refer to.
 
     Raises:
-        TableError: names the stream and the first window.
+        TableError: a seal is wrong; the message has the stream and the first such window.
     """
     stream = stream_of(windows.path.name)
     damaged = rows.filter(pc.invert(intact(rows)))
@@ -216,20 +220,19 @@ def check_seals(rows: pa.Table, windows: Table, table_id: str | None = None) -> 
             "checksum differs",
             detail=f"{damaged.num_rows} of {rows.num_rows} seals that were read are damaged. "
             "Nothing was changed.",
-            hint=f"Put the files of {windows.path} back from a copy, or seal again what is "
-            "recorded: "
-            f"rewindow streams upgrade {stream}",
+            hint=f"Restore the files of {windows.path} from a backup, or create the seals again "
+            f"from the recorded tuples: rewindow streams upgrade {stream}",
         )
     foreign = (
         rows.filter(pc.not_equal(rows["table_id"], table_id)) if table_id else rows.slice(0, 0)
     )
     if foreign.num_rows:
         raise TableError(
-            f'seals of stream "{stream}" speak of another table than the one that is there',
+            f'seals of stream "{stream}" refer to another table than the current one',
             detail=f"Window {foreign['window_id'][0]} was sealed in table "
-            f"{foreign['table_id'][0]}, there is "
-            f"{table_id}: the tuples were deleted and made anew.",
-            hint=f"Put {windows.path.with_name(stream)} back from a copy, or record the stream "
+            f"{foreign['table_id'][0]}, but the current table is {table_id}: it was deleted and "
+            "created again.",
+            hint=f"Restore {windows.path.with_name(stream)} from a backup, or record the stream "
             "under another name.",
         )
 

@@ -1,8 +1,8 @@
-"""What is known of windows, as Arrow columns: a group may have a million of them, so none is a
-Python object.
+"""Facts about windows as Arrow columns: a group may have a million windows, so there is no Python
+object per window.
 
-Counts have `tuples`, digests `digest` and `float_digest` too, seals also the `attempt` whose rows
-they mean. All of them are one class; only its columns differ.
+All facts have the class WindowFacts and differ only in their columns: counts have `tuples`, digests
+also `digest` and `float_digest`, and seals also `attempt`, the attempt whose rows they refer to.
 """
 
 from __future__ import annotations
@@ -31,55 +31,53 @@ def ids_of(windows: WindowRange) -> Ids:
 
 @dataclass(frozen=True)
 class WindowFacts:
-    """What is known of some windows of one port; made by `of`.
+    """Facts about some windows of one port; created by `of`.
 
     Attributes:
-        rows: `window_id`, ascending and each once, and what is known.
+        rows: `window_id`, ascending and unique, and the columns of the facts.
     """
 
     rows: pa.Table
 
     @classmethod
     def of(cls, rows: pa.Table, schema: pa.Schema = COUNTS_SCHEMA) -> WindowFacts:
-        """Returns facts from rows in any order; columns that the schema does not name are left
-        out.
-        """
+        """Returns facts from rows in any order; columns that are not in the schema are dropped."""
         return cls(in_order(rows.select(schema.names).cast(schema).combine_chunks(), "window_id"))
 
     @classmethod
     def empty(cls, schema: pa.Schema = COUNTS_SCHEMA) -> WindowFacts:
-        """Returns facts of no window."""
+        """Returns facts without windows."""
         return cls(schema.empty_table())
 
     @property
     def ids(self) -> Ids:
-        """The windows."""
-        found: Ids = self.rows["window_id"].to_numpy()
-        return found
+        """The window ids."""
+        ids: Ids = self.rows["window_id"].to_numpy()
+        return ids
 
     @property
     def tuples(self) -> int:
-        """Tuples of all windows."""
+        """Total number of tuples of all windows."""
         return int(pc.sum(self.rows["tuples"]).as_py() or 0)
 
     def within(self, windows: WindowRange) -> WindowFacts:
-        """Returns what is known of the windows of a range."""
+        """Returns the facts of the windows in a range."""
         begin, end = np.searchsorted(self.ids, (windows.first, windows.last + 1)).tolist()
         return WindowFacts(self.rows.slice(begin, end - begin))
 
     def reindex(self, ids: Ids, **otherwise: Any) -> WindowFacts:
-        """Returns a row for each of some windows; of one that is not known, a column is what is
-        said here, or null.
+        """Returns facts with exactly the given windows, ascending. Windows without facts get the
+        given defaults, otherwise null.
         """
         if np.array_equal(ids, self.ids):
             return self
         # Both are ascending, so a binary search finds the row of each window. For a missing
         # window it finds the row of the next one, which `known` masks.
-        place = np.searchsorted(self.ids, ids)
-        known = place < self.rows.num_rows
-        known[known] = self.ids[place[known]] == ids[known]
-        found = self.rows.take(pa.array(place, mask=~known))
-        columns = dict(zip(found.column_names, found.columns, strict=True))
+        index = np.searchsorted(self.ids, ids)
+        known = index < self.rows.num_rows
+        known[known] = self.ids[index[known]] == ids[known]
+        rows = self.rows.take(pa.array(index, mask=~known))
+        columns = dict(zip(rows.column_names, rows.columns, strict=True))
         columns["window_id"] = pa.array(ids)
         for name, value in otherwise.items():
             columns[name] = pc.if_else(
@@ -90,14 +88,14 @@ class WindowFacts:
         return WindowFacts(pa.table(columns, schema=self.rows.schema))
 
     def with_column(self, name: str, values: pa.ChunkedArray | int) -> WindowFacts:
-        """Returns the same with one more column: a value for each window, or one for all."""
+        """Returns the facts with one more column: a value per window, or one value for all."""
         if isinstance(values, int):
             values = pa.repeat(pa.scalar(values, pa.int64()), self.rows.num_rows)
         return WindowFacts(self.rows.append_column(name, values))
 
     def diff(self, other: WindowFacts, *names: str) -> Ids:
-        """Returns the windows, of the same ones on both sides, of which a column is not what it is
-        there.
+        """Returns the windows in which one of the named columns differs. Both sides must have the
+        same windows.
         """
         differs = np.zeros(self.rows.num_rows, dtype=bool)
         for name in names:
@@ -106,10 +104,10 @@ class WindowFacts:
 
 
 def unequal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """Returns where two columns differ; null is equal to null alone."""
+    """Returns a mask that is true where two columns differ; null equals only null."""
     differ = pc.fill_null(pc.not_equal(one, other), False)
-    found: npt.NDArray[np.bool_] = pc.or_(
+    mask: npt.NDArray[np.bool_] = pc.or_(
         differ,
         pc.xor(pc.is_null(one), pc.is_null(other)),
     ).to_numpy()
-    return found
+    return mask

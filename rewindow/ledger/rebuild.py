@@ -98,7 +98,7 @@ def _rebuild(ledger: Ledger, config: Config) -> Rebuilt:
                 restored = _restore_replay(ledger, connection, root)
             except TableError as error:
                 hint = (
-                    f"Put it back from a copy. Without one: move {root} away; the replay is then "
+                    f"Restore it from a backup. Without one: move {root} away; the replay is then "
                     "lost, what it has published stays."
                 )
                 raise TableError(error.primary, detail=error.detail, hint=hint) from error

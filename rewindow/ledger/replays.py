@@ -455,7 +455,7 @@ def next_steps(replay: Replay) -> str:
             again = (
                 f"rewindow replay {replay.application} --first {replay.first} --last {replay.last}"
             )
-            return f"It was given up for good. Replay its range anew: {again}"
+            return f"It was abandoned. Replay its range again: {again}"
         case ReplayState.ENDED:
             return f"Check it first: rewindow check {replay.replay_id}"
         case ReplayState.CHECKED | ReplayState.UNDONE:

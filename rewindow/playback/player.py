@@ -250,14 +250,14 @@ def _read(data: Table, seals: pa.Table, between: _Between) -> _Part:
     ids = seals["window_id"].to_numpy()
     counts = seals["tuples"].to_numpy()
     windows_of_rows = rows["window_id"].to_numpy()
-    there = np.searchsorted(windows_of_rows, ids, "right") - np.searchsorted(windows_of_rows, ids)
-    if (wrong := np.flatnonzero(there != counts)).size:
-        one = wrong[0]
+    actual = np.searchsorted(windows_of_rows, ids, "right") - np.searchsorted(windows_of_rows, ids)
+    if (wrong := np.flatnonzero(actual != counts)).size:
+        index = wrong[0]
         raise TableError(
-            f'window {ids[one]} of stream "{data.path.name}" holds {there[one]} tuples, sealed '
-            f"were {counts[one]}",
-            hint="The stream was changed behind its seals, or just now: try again, then record it "
-            "anew.",
+            f'window {ids[index]} of stream "{data.path.name}" has {actual[index]} tuples, but '
+            f"{counts[index]} were sealed",
+            hint="The stream was changed after it was sealed, or is being changed now. Try again, "
+            "or record it again.",
         )
     arrived_us = rows["arrived_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
     from_us, to_us = between

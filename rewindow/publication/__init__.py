@@ -1,7 +1,7 @@
-"""Publication: replays made visible and taken back; pinned reading.
+"""Publishes replays, undoes publications, and reads published tables at one consistent version.
 
-`publish` needs Spark, and so do `undo` and `withdraw` in `rewindow.publication.undo`; everything
-named here starts no JVM.
+Nothing that this package exports starts a JVM. `publish`, `undo` and `withdraw` use Spark only for
+tables that need it.
 """
 
 from rewindow.publication.read import read_published

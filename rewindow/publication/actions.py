@@ -1,5 +1,5 @@
-"""An act of publication as people ask for it: which one, what they are told of it. Starts no JVM by
-itself.
+"""Runs a publication, undo or withdrawal for a user, and reports the result in lines of text.
+Starts no JVM itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PublicationAction(StrEnum):
-    """What is done with a replay: published, taken back, or given up after it was begun."""
+    """What to do with a replay: publish it, undo its publication, or withdraw an unfinished one."""
 
     PUBLISH = "publish"
     UNDO = "undo"
@@ -45,14 +45,15 @@ def run_action(
     who: str | None = None,
     leave_out_damaged: bool = False,
 ) -> PublicationResult:
-    """Publishes a replay, takes its publication back, or withdraws what was begun.
+    """Publishes a replay, undoes its publication, or withdraws an unfinished one.
 
     Args:
-        act: which of them.
-        config: settings in force.
+        act: the action.
+        config: current settings.
         replay_id: the replay.
-        say: told what is done, in lines for people.
-        spark: for tables that cannot be written without it; None: such a table raises SparkNeeded.
+        say: called with each line of progress and results.
+        spark: session for tables that cannot be written without Spark; None: such a table raises
+            SparkNeeded.
         accept, who, leave_out_damaged: see publish and undo.
 
     Raises:
@@ -85,9 +86,7 @@ def run_action(
 
 
 def _for_people(result: PublicationResult) -> list[str]:
-    """Returns what somebody should know of a publication: losses, what is stale now, what to do
-    next.
-    """
+    """Returns the result as lines of text: losses, stale windows, and the next step."""
     windows = f"windows {result.first} to {result.last}"
     done = _DONE[PublicationAction.WITHDRAW if result.withdrawn else PublicationAction(result.kind)]
     lines = [
@@ -98,9 +97,7 @@ def _for_people(result: PublicationResult) -> list[str]:
         f"{output}: {quantity(count, 'window')} lost and now missing"
         for output, count in result.lost.items()
     ]
-    lines += [
-        f"the state never saw windows {first} to {last}" for first, last in result.state_lacks
-    ]
+    lines += [f"the state lacks windows {first} to {last}" for first, last in result.state_lacks]
     lines += [f"accepted: {line}" for line in result.overrides]
     lines += [f"stale: {table} windows {first} to {last}" for table, first, last in result.stale]
     if result.replay_next:

@@ -1,10 +1,10 @@
-"""A range of a published table replaced by files, in one commit by delta-rs: files added, files
-removed. No JVM.
+"""Replaces a range of a published table by files, in one commit of delta-rs that adds and removes
+files. No JVM.
 
-What a commit adds is built on one snapshot of the table and committed on that snapshot alone:
-whoever commits in between makes it fail, and everything is built anew
-(`rewindow.publication.commits`). Files that lie inside the range are removed whole, those on its
-edge are cut: their other rows are written into a new file.
+A commit is built on one snapshot of the table and can only be committed on that snapshot. If
+another commit comes first, it fails and is built again (`rewindow.publication.commits`). Files
+inside the range are removed completely. Files on its edge are cut: their rows outside of the range
+are written to a new file.
 """
 
 from __future__ import annotations
@@ -45,10 +45,12 @@ from rewindow.windows import WindowRange
 
 @dataclass
 class Replacement:
-    """A commit under construction: what it adds to a table and removes from it, on one snapshot.
+    """A commit under construction: the files that it adds to a table and removes from it, on one
+    snapshot.
 
     Attributes:
         table: the published table, pinned to that snapshot.
+        publication: the publication or undo that the commit belongs to.
     """
 
     table: Table
@@ -61,7 +63,7 @@ class Replacement:
         self.version = self.table.version
 
     def write(self, rows: pa.Table) -> NewFile:
-        """Adds rows as a new file; a column that they lack is null."""
+        """Adds rows as a new file; a column that the rows lack becomes null."""
         schema = self.table.schema
         ordered = [name for name in schema.names if name in rows.column_names]
         file = write_file(self.table.path, folder_of(self.publication), rows.select(ordered))
@@ -70,8 +72,8 @@ class Replacement:
         return file
 
     def clear(self, windows: WindowRange) -> None:
-        """Removes what the table holds of a range: whole files, and of others the part that lies in
-        it.
+        """Removes the rows of a range: complete files, and the part of other files that is in the
+        range.
         """
         for file in self.table.files(windows.first, windows.last):
             self.removed.append(file)
@@ -79,13 +81,13 @@ class Replacement:
                 self.keep(file, self.table.schema, outside(windows))
 
     def keep(self, file: DataFile, schema: pa.Schema, wanted: object) -> None:
-        """Adds some rows of a file as a file of their own, read back and compared."""
+        """Adds some rows of a file as a new file, which is read back and compared."""
         rows = read_rows([file], schema, schema.names, wanted)
         if rows.num_rows:
             self._check_equal(self.write(rows), rows)
 
     def join(self, files: Sequence[DataFile]) -> None:
-        """Makes one file of several outside of the range, see `joining`."""
+        """Joins several files outside of the range into one, see `joining`."""
         if files:
             schema = self.table.schema
             rows = read_rows(files, schema, schema.names, outside(self.publication.range))
@@ -93,7 +95,7 @@ class Replacement:
             self.removed += files
 
     def link(self, file: DataFile, schema: pa.Schema) -> None:
-        """Adds a file as it is, under a new name."""
+        """Adds an unchanged file under a new name."""
         path = f"{folder_of(self.publication)}/{link_name(file)}"
         source = location(file.path)
         self.added.append(
@@ -108,24 +110,24 @@ class Replacement:
         )
 
     def read_back(self, file: NewFile) -> pa.Table:
-        """Returns what a new file holds."""
+        """Returns the rows of a new file."""
         return pq.read_table((self.table.path / file.path).uri, partitioning=None)
 
     def _check_equal(self, file: NewFile, rows: pa.Table) -> None:
         if not self.read_back(file).equals(rows.select(self.read_back(file).column_names)):
             raise TableError(
-                f'file "{file.path}" of table "{self.table.path.name}" does not hold what was '
-                "written to it",
+                f'file "{file.path}" of table "{self.table.path.name}" differs from the rows that '
+                "were written to it",
                 detail="It was read back before the commit; nothing was changed.",
-                hint="The disk or the memory of this machine may be failing; look at it, then try "
+                hint="The disk or the memory of this machine may be failing; check them, then try "
                 "again.",
             )
 
     def commit(self) -> None:
-        """Commits on the very snapshot on which this was built.
+        """Commits on the snapshot on which the replacement was built.
 
         Raises:
-            CommitFailedError: another commit came between.
+            CommitFailedError: another commit came first.
         """
         publication = self.publication
         delta = self.table.delta
@@ -143,7 +145,8 @@ class Replacement:
         }
         properties = CommitProperties(
             custom_metadata=metadata,  # type: ignore[arg-type]
-            # Its own retries would leave rows of others beside ours, or double ours.
+            # A retry by delta-rs would keep rows that another writer has added to the range, or
+            # add ours twice.
             max_commit_retries=0,
             app_transactions=[Transaction(publish_app_id(name), publication.number)],
         )
@@ -157,7 +160,7 @@ class Replacement:
         self.table.refresh().sync()
 
     def drop(self) -> None:
-        """Deletes the files that were written for a commit which was not tried."""
+        """Deletes the written files of a replacement that is not committed."""
         for path in self._written:
             path.delete()
 
@@ -168,14 +171,15 @@ def publish_files(
     name: str,
     staged: StagedFiles,
 ) -> list[NewFile]:
-    """Replaces a publication's range of a published stream by what readers see of a staged output.
+    """Replaces a publication's range of a published stream by the rows of a staged output that
+    readers see.
 
     Returns:
-        The files that it now has there, and those that were cut.
+        The new files: those of the range, and those with the remaining rows of cut files.
 
     Raises:
-        TableError: what was written is not what was sealed; columns do not fit.
-        CommitFailedError: another commit came between.
+        TableError: written rows differ from the sealed ones; columns do not match.
+        CommitFailedError: another commit came first.
     """
     with _replacement(config, publication, name) as change:
         change.clear(publication.range)
@@ -199,15 +203,14 @@ def put_back(
     name: str,
     pieces: Sequence[PutBack],
 ) -> list[NewFile]:
-    """Replaces a publication's range of a published stream by what earlier versions of it hold
-    there.
+    """Replaces a publication's range of a published stream by its content in earlier versions.
 
     Returns:
-        The files that it now has there, and those that were cut.
+        The new files: those of the range, and those with the remaining rows of cut files.
 
     Raises:
         TableError: a version or a file of it was removed.
-        CommitFailedError: another commit came between.
+        CommitFailedError: another commit came first.
     """
     with _replacement(config, publication, name) as change:
         change.clear(publication.range)
@@ -223,7 +226,7 @@ def put_back(
 
 
 def reason_to_publish_with_spark(config: Config, name: str, windows: WindowRange) -> str:
-    """Returns why the range of a published stream cannot be replaced without Spark; empty when it
+    """Returns why the range of a published stream cannot be replaced without Spark; empty if it
     can.
     """
     if not Table.exists(config.stream_table(name)):
@@ -238,8 +241,8 @@ def reason_to_put_back_with_spark(
     windows: WindowRange,
     pieces: Sequence[PutBack],
 ) -> str:
-    """Returns why earlier versions of a published stream cannot be put back without Spark; empty
-    when they can.
+    """Returns why earlier versions of a published stream cannot be restored without Spark; empty if
+    they can.
     """
     now = open_published(config, name)
     if reason := reason_for_spark(now, lambda: now.files(windows.first, windows.last)):
@@ -260,14 +263,16 @@ def verify_links(
     name: str,
     sources: Callable[[], Sequence[DataFile]],
 ) -> None:
-    """Makes sure that the files which a publication has added are there; one that is missing is
-    linked again.
+    """Checks that the files that a publication has added exist, and links missing ones again.
 
     Args:
-        sources: gives the files that may have been linked; called when one is missing.
+        config: current settings.
+        publication: the publication or undo.
+        name: name of the published table.
+        sources: returns the files that may have been linked; called if a file is missing.
 
     Raises:
-        TableError: a file is gone and has no source.
+        TableError: a file is missing and its source, too.
     """
     table = open_published(config, name)
     schema = table.schema
@@ -278,14 +283,14 @@ def verify_links(
             continue
         if not path.exists():
             source = next(
-                (location(one.path) for one in sources() if link_name(one) == path.name), None
+                (location(file.path) for file in sources() if link_name(file) == path.name), None
             )
             if source is None or not source.exists():
                 raise TableError(
-                    f'file "{path.name}" of table "{name}" is gone since it was published',
-                    detail="Somebody removed it before the publication had ended.",
-                    hint=f"Take back what was begun: rewindow publish {publication.replay_id} "
-                    "--withdraw",
+                    f'file "{path.name}" of table "{name}" was deleted after it was published',
+                    detail="Another program deleted it before the publication was finished.",
+                    hint="Withdraw the unfinished publication: rewindow publish "
+                    f"{publication.replay_id} --withdraw",
                 )
             link_file(
                 source,
@@ -298,13 +303,13 @@ def verify_links(
 
 
 def folder_of(publication: Publication) -> str:
-    """Returns the folder of a publication's files in the folder of each table."""
+    """Returns the folder with a publication's files, relative to the folder of each table."""
     return f"publication-{publication.number}"
 
 
 def link_name(file: DataFile) -> str:
-    """Returns the name under which a file is linked; it follows from the file's folder and name,
-    and is short.
+    """Returns the short name under which a file is linked, derived from the file's
+    folder and name.
     """
     path = location(file.path)
     digest = hashlib.sha256(f"{path.parent.name}/{path.name}".encode()).hexdigest()
@@ -312,7 +317,7 @@ def link_name(file: DataFile) -> str:
 
 
 def within(file: DataFile, windows: WindowRange) -> bool:
-    """Returns whether all rows of a file are of a range."""
+    """Returns whether all rows of a file are in a range."""
     return (
         file.first is not None
         and file.last is not None
@@ -322,10 +327,10 @@ def within(file: DataFile, windows: WindowRange) -> bool:
 
 
 def check_columns(table: Table, schema: pa.Schema) -> None:
-    """Refuses files with columns that a table does not have, or has with another type.
+    """Checks that a table has the columns of files, with the same types.
 
     Raises:
-        TableError: names the column.
+        TableError: a column does not match; the message names it.
     """
     for column in schema:
         if (
@@ -335,16 +340,16 @@ def check_columns(table: Table, schema: pa.Schema) -> None:
             raise TableError(
                 f'column "{column.name}" of type {column.type} does not fit table '
                 f'"{table.path.name}"',
-                detail="The table was changed while it was being published. Nothing was changed "
-                "now.",
-                hint="Publish again; or give the column back to the table as it was.",
+                detail="Another program changed the table during the publication. This "
+                "publication changed nothing.",
+                hint="Publish again; or restore the column of the table.",
             )
 
 
 @contextmanager
 def _replacement(config: Config, publication: Publication, name: str) -> Iterator[Replacement]:
-    """Gives a commit to build, and commits it; what was written for one that could not be built is
-    deleted.
+    """Yields a replacement to build, and commits it at the end. If building fails, its written
+    files are deleted.
     """
     change = Replacement(open_published(config, name), publication)
     try:

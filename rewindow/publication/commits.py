@@ -1,9 +1,9 @@
-"""One commit of a publication to one table: fenced by the table's transaction id, retried when a
-writer came between.
+"""Commits a publication or undo to one table, exactly once: with a transaction id, and retried
+after a conflict with another writer.
 
-The transaction version is the publication's number. A table that already holds it is left alone;
-after the commit it must hold exactly this number, and while the publication is open no higher one
-is given out.
+The transaction version is the publication's number. A table that already has this number is not
+changed. After the commit the table must have exactly this number. The ledger assigns no higher
+number while the publication is open.
 """
 
 from __future__ import annotations
@@ -36,13 +36,19 @@ def commit_once(
     publication: Publication,
     commit: Callable[[], None],
 ) -> int:
-    """Makes sure that a table holds a publication's commit, and returns the version that brought
-    it.
+    """Ensures that a table contains a publication's commit, and returns the version of that commit.
+
+    Args:
+        config: current settings.
+        name: name of the published table.
+        publication: the publication or undo.
+        commit: tries to commit on the newest snapshot; called again after a conflict.
 
     Raises:
-        FencedError: the table holds a later publication, or another one of this number: the ledger
-            is older than it.
-        TableError: other writers came between again and again, or the table took no transaction id.
+        FencedError: the table has a later publication, or another one with this number, because the
+            ledger is older than the table.
+        TableError: other writers caused a conflict in each of several tries, or the commit lost its
+            transaction id.
     """
     # Each try looks at the newest snapshot first. A conflict may come from another process that
     # has finished this same publication, which must not be repeated.
@@ -60,39 +66,39 @@ def commit_once(
         after = held(config, name)
         if after < publication.number:
             raise TableError(
-                f'commit to table "{name}" did not take transaction {publication.number}',
-                hint="Another program writes to this table without regard to others; stop it and "
-                "publish again.",
+                f'commit to table "{name}" lost its transaction id {publication.number}',
+                hint="Another program overwrites commits of other writers of this table; stop it "
+                "and publish again.",
             )
         if after == publication.number:
             return _own_version(config, name, publication)
     if held(config, name) == publication.number:
         return version_of(config, name, publication.number)
     raise TableError(
-        f'table "{name}" was written to by others {TRIES_MAX} times while it was being published',
-        detail=f"Publication {publication.number} stays open.",
+        f'table "{name}" was changed {TRIES_MAX} times by other writers during the publication',
+        detail=f"Publication {publication.number} remains open.",
         hint=f"Stop the other writer, then: rewindow publish {publication.replay_id}",
     )
 
 
 def held(config: Config, name: str) -> int:
-    """Returns the number of the publication that a table holds, -1 before its first."""
+    """Returns the number of the newest publication that a table contains, -1 before the first."""
     return open_published(config, name).txn(publish_app_id(name))
 
 
 def is_begun(config: Config, name: str, publication: Publication) -> bool:
-    """Returns whether a table is there and holds the commit of a publication or of a later one."""
+    """Returns whether a table exists and contains the commit of a publication or of a later one."""
     return Table.exists(config.stream_table(name)) and held(config, name) >= publication.number
 
 
 def version_of(config: Config, name: str, number: int) -> int:
-    """Returns the version that brought a publication's commit: the first one that holds its number.
+    """Returns the version of a publication's commit: the first one that has its number.
 
-    Versions later than it may hold it too: somebody may have compacted the table since.
+    Later versions may have the number, too, for example if another program has compacted the table.
     """
     table = open_published(config, name)
     if _brings(table, number):
-        return table.version  # As a rule nothing has come after it.
+        return table.version  # Usually it is the newest commit.
     # Transaction ids only grow from version to version, so the first version that holds the number
     # is found by bisection: each step opens one version, and a table may have thousands.
     low = 0
@@ -107,8 +113,8 @@ def version_of(config: Config, name: str, number: int) -> int:
 
 
 def _brings(table: Table, number: int) -> bool:
-    """Returns whether the newest commit of a table itself carries a publication's number, by its
-    file in the log.
+    """Returns whether the newest commit of a table itself has a publication's number, according to
+    the log.
     """
     commit = table.path / "_delta_log" / f"{table.version:020}.json"
     if not commit.exists():
@@ -127,11 +133,11 @@ def _holds(config: Config, name: str, version: int, number: int) -> bool:
     try:
         return Table.open(config.stream_table(name), version).txn(publish_app_id(name)) >= number
     except TableError:
-        return False  # This version's log is gone, so that it is older than the commit.
+        return False  # The log was cleaned of this version, so it is older than the commit.
 
 
 def write_spark(config: Config, name: str, publication: Publication, frame: DataFrame) -> None:
-    """Replaces a range of a published table as a whole, by Spark, in one commit."""
+    """Replaces a range of a published table by a frame, with Spark, in one commit."""
     writer = frame.write.format("delta").mode("overwrite")
     options = {
         "replaceWhere": _predicate(publication.range),
@@ -143,7 +149,9 @@ def write_spark(config: Config, name: str, publication: Publication, frame: Data
 
 
 def write_arrow(config: Config, name: str, publication: Publication, rows: pa.Table) -> None:
-    """Replaces a range of one of our own small tables as a whole, without Spark, in one commit."""
+    """Replaces a range of a small table (seals, checkpoints) by rows, without Spark, in
+    one commit.
+    """
     table = open_published(config, name)
     if table.txn(publish_app_id(name)) >= publication.number:
         return
@@ -152,8 +160,8 @@ def write_arrow(config: Config, name: str, publication: Publication, rows: pa.Ta
         app_transactions=[Transaction(publish_app_id(name), publication.number)],
         max_commit_retries=0,
     )
-    # delta-rs reads the files that hold other windows too. A conflict is not about a file, so it
-    # stays as it is.
+    # delta-rs reads files that contain other windows, too, and may find them damaged. A conflict is
+    # not about a file, so its exception is passed on unchanged.
     with reading_tables({table.path: table.locations}, certain=False):
         write_deltalake(
             table.delta,
@@ -165,8 +173,8 @@ def write_arrow(config: Config, name: str, publication: Publication, rows: pa.Ta
 
 
 def write_empty(config: Config, name: str, publication: Publication) -> None:
-    """Gives a table a publication's number and changes nothing in it: whoever is late with an older
-    one is refused.
+    """Commits a publication's number to a table without changing its content, so that a delayed
+    commit of an older publication is rejected.
     """
     open_published(config, name).commit_files(
         [],
@@ -177,7 +185,9 @@ def write_empty(config: Config, name: str, publication: Publication) -> None:
 
 
 def is_conflict(error: Exception) -> bool:
-    """Returns whether another commit came between, so that looking again helps."""
+    """Returns whether an exception reports a conflict with another commit, so that a retry can
+    succeed.
+    """
     if isinstance(error, CommitFailedError) or isinstance(error.__cause__, CommitFailedError):
         return True
     return any(
@@ -187,27 +197,28 @@ def is_conflict(error: Exception) -> bool:
 
 
 def _own_version(config: Config, name: str, publication: Publication) -> int:
-    """Returns the version that brought a publication's commit, if it is this publication's.
+    """Returns the version of a publication's commit, after checking that it belongs to this
+    publication.
 
     Raises:
-        FencedError: another one has the number, since the ledger that gave it out is older than the
-            table.
+        FencedError: another publication has the number, because the ledger is older than the table.
     """
     version = version_of(config, name, publication.number)
     newest = open_published(config, name)
     table = newest if newest.version == version else open_published(config, name, version)
     commit = table.history(1)[0]
     with reading_table(table.path):
-        told = json.loads(commit.get("userMetadata") or "{}")
-    holder = told.get("replay", publication.replay_id)
-    if (holder, told.get("kind", publication.kind)) == (publication.replay_id, publication.kind):
+        metadata = json.loads(commit.get("userMetadata") or "{}")
+    holder = metadata.get("replay", publication.replay_id)
+    kind = metadata.get("kind", publication.kind)
+    if (holder, kind) == (publication.replay_id, publication.kind):
         return version
     raise FencedError(
-        f'table "{name}" holds publication {publication.number} of replay "{holder}" already, the '
-        "ledger gave that "
-        f'number to replay "{publication.replay_id}"',
-        detail="The ledger is older than the table, or another one. Nothing was written.",
-        hint="Put the newest ledger back; or move this one away and make it again from the tables: "
+        f'table "{name}" already has publication {publication.number} of replay "{holder}", but '
+        f'the ledger assigned that number to replay "{publication.replay_id}"',
+        detail="The ledger is older than the table, or belongs to other tables. Nothing was "
+        "written.",
+        hint="Restore the newest ledger; or move this one away and rebuild it from the tables: "
         "rewindow ledger rebuild",
     )
 
@@ -215,11 +226,10 @@ def _own_version(config: Config, name: str, publication: Publication) -> int:
 def _refuse_later(name: str, publication: Publication, there: int) -> None:
     if there > publication.number:
         raise FencedError(
-            f'table "{name}" already holds publication {there}, {publication.number} is out of '
-            "date",
-            detail="It has stopped without writing.",
-            hint="If the ledger is a new one, and so knows nothing of that publication: rewindow "
-            "ledger rebuild",
+            f'table "{name}" already has publication {there}, so {publication.number} is outdated',
+            detail=f"Publication {publication.number} has stopped without writing.",
+            hint="If the ledger is new, and therefore lacks that publication: rewindow ledger "
+            "rebuild",
         )
 
 

@@ -1,5 +1,5 @@
-"""What a publication puts into each table, from its row in the ledger alone, so that anybody can
-roll it forward.
+"""The rows that a publication writes to each table, computed only from its entry in the ledger, so
+that any later process can finish it.
 """
 
 from __future__ import annotations
@@ -26,34 +26,35 @@ from rewindow.storage.names import open_published
 from rewindow.windows import WindowRange
 
 THINNED_MAX = 8
-"""Older checkpoints of a replay that are published beside the one at its end."""
+"""Maximum number of older checkpoints of a replay that are published in addition to the one at its
+end."""
 
 
 def saved_states(checkpoints: Table) -> dict[int, str]:
-    """Returns window to state digest of every checkpoint of a replay, mark 0 included; the newest
-    attempt's.
+    """Returns window to state digest for every checkpoint of a replay, including its start state;
+    for several attempts that of the newest.
 
-    A warm-up's checkpoints lie before the range and are none of the replay's results.
+    The checkpoints of a warm-up are before the range and not part of the replay's results.
     """
     rows = query(
         "select window_id, attempt, operator, digest from c where mark >= 0",
         c=checkpoints,
     )
-    found = {}
+    states = {}
     for window in pc.unique(rows["window_id"]).to_pylist():
-        here = rows.filter(pc.equal(rows["window_id"], window))
-        found[window] = stored.state_digest(
-            here.filter(pc.equal(here["attempt"], pc.max(here["attempt"])))
+        of_window = rows.filter(pc.equal(rows["window_id"], window))
+        states[window] = stored.state_digest(
+            of_window.filter(pc.equal(of_window["attempt"], pc.max(of_window["attempt"])))
         )
-    return found
+    return states
 
 
 def kept_checkpoints(plan: Plan, saved: Iterable[int], windows: WindowRange) -> list[int]:
-    """Returns the windows whose checkpoints are published: the last, and older ones thinned to a
-    few.
+    """Returns the windows whose checkpoints are published: the last one, and a few older ones at
+    regular distances.
 
     Raises:
-        CheckpointError: the replay has none at its end.
+        CheckpointError: the replay has no checkpoint at its end.
     """
     if windows.last not in set(saved):
         raise CheckpointError(
@@ -70,7 +71,7 @@ def kept_checkpoints(plan: Plan, saved: Iterable[int], windows: WindowRange) -> 
 
 
 def checkpoint_rows(config: Config, plan: Plan, version: int, windows: Iterable[int]) -> pa.Table:
-    """Returns the stored rows of a replay's checkpoints at some windows, states included."""
+    """Returns the stored rows of a replay's checkpoints at some windows, including states."""
     table = Table.open(config.replay_root(plan.replay_id) / CHECKPOINTS, version)
     listed = ", ".join(map(str, windows))
     rows = query(f"select * from c where window_id in ({listed})", c=table).select(
@@ -93,27 +94,31 @@ def published_seals(
     sealed_at: datetime,
     data_version: int,
 ) -> pa.Table:
-    """Returns the seals of a published stream; lost windows have none, so they are missing.
+    """Returns the seals of a published stream. Lost windows have no seal, so they count as missing.
 
-    A window that was published before is sealed again: its generation is the next one (X52).
+    A window that was published before is sealed again with the next generation.
+
+    Rules: X52
     """
     newest = open_published(config, name)
     data = newest if newest.version == data_version else open_published(config, name, data_version)
-    found = seals.select(["window_id", "tuples", "digest", "float_digest"])
-    if found.num_rows:
-        asked = WindowRange(*pc.min_max(found["window_id"]).as_py().values())
+    new = seals.select(["window_id", "tuples", "digest", "float_digest"])
+    if new.num_rows:
+        asked = WindowRange(*pc.min_max(new["window_id"]).as_py().values())
         before = read_seals(open_published(config, windows_name(name)), asked)
-        there = before["generation"].take(
-            pc.index_in(found["window_id"], before["window_id"].combine_chunks())
+        generations = before["generation"].take(
+            pc.index_in(new["window_id"], before["window_id"].combine_chunks())
         )
-        found = found.append_column("generation", pc.fill_null(pc.add(there, 1), FIRST_GENERATION))
-    return seal_rows(found, data, columns, sealed_at=sealed_at)
+        new = new.append_column(
+            "generation", pc.fill_null(pc.add(generations, 1), FIRST_GENERATION)
+        )
+    return seal_rows(new, data, columns, sealed_at=sealed_at)
 
 
 def rows_before(config: Config, name: str, pieces: Sequence[PutBack]) -> pa.Table:
-    """Returns the rows of a small published table in disjoint ranges, each as it was at a version.
+    """Returns the rows of a small published table in disjoint ranges, each from an earlier version.
 
-    Columns that came later are null.
+    Columns that were added later are null.
     """
     now = open_published(config, name)
     parts = [now.schema.empty_table()]
@@ -130,8 +135,8 @@ def rows_before(config: Config, name: str, pieces: Sequence[PutBack]) -> pa.Tabl
 
 
 def start_state(config: Config, plan: Plan) -> StartedFrom:
-    """Returns, for judging staleness, which published state a replay began with, and its digest if
-    it can be read.
+    """Returns the published state that a replay started with, and its digest if it can be read. It
+    is used to find stale windows.
     """
     start = plan.start
     if not start.taken_from or start.source not in ("published", "warm_up"):
@@ -150,8 +155,8 @@ def start_state(config: Config, plan: Plan) -> StartedFrom:
 
 
 def files_of(config: Config, name: str, piece: PutBack) -> list[DataFile]:
-    """Returns the files that an earlier version of a published table has in a range, all of them
-    there.
+    """Returns the files of an earlier version of a published table in a range, after checking that
+    they exist.
 
     Raises:
         TableError: the version or a file of it was removed.
@@ -163,19 +168,19 @@ def files_of(config: Config, name: str, piece: PutBack) -> list[DataFile]:
         )
     except TableError as error:
         raise _gone(name, piece.version, error.detail) from error
-    gone = [file.path for file in files if not location(file.path).exists()]
-    if gone:
+    missing = [file.path for file in files if not location(file.path).exists()]
+    if missing:
         raise _gone(
             name,
             piece.version,
-            f"{len(gone)} of {len(files)} files are gone, such as {location(gone[0]).name}.",
+            f"{len(missing)} of {len(files)} files are missing, such as "
+            f"{location(missing[0]).name}.",
         )
     return files
 
 
 def check_states(config: Config, name: str, piece: PutBack) -> None:
-    """Makes sure that the files of the states that an earlier version of published checkpoints
-    names are there.
+    """Checks that the state files of an earlier version of published checkpoints exist.
 
     Raises:
         TableError: a file was removed.
@@ -195,7 +200,7 @@ def check_states(config: Config, name: str, piece: PutBack) -> None:
 
 def _gone(name: str, version: int, detail: str) -> TableError:
     return TableError(
-        f'version {version} of table "{name}" is no longer there, so that it cannot be put back',
-        detail=f"{detail} VACUUM or log cleanup removed it; nothing was changed now.",
-        hint="Replay the range with the code and inputs that you want back, and publish that.",
+        f'version {version} of table "{name}" no longer exists, so it cannot be restored',
+        detail=f"{detail} VACUUM or a log cleanup removed it. Nothing was changed.",
+        hint="Replay the range with the code and inputs of that version, and publish the result.",
     )

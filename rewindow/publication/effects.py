@@ -1,5 +1,5 @@
-"""What follows from the acts of an application: which publications are in effect, and what is stale
-since.
+"""The effects of an application's publications and undos: which publications readers see, and which
+windows are stale.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from rewindow.windows import WindowRange
 
 
 def related_acts(ledger: Ledger, application: str, names: Iterable[str]) -> list[Publication]:
-    """Returns the acts of an application that have an output among some tables; of others nothing
-    follows.
+    """Returns an application's publications, undos and withdrawals that have an output among some
+    tables.
     """
     every = ledger.publications.newest(application=application, limit=1_000_000)
-    return [one for one in every if _outputs(one) & set(names)]
+    return [publication for publication in every if _outputs(publication) & set(names)]
 
 
 def states_in_effect(acts: Iterable[Publication]) -> list[EffectivePublication]:
-    """Returns the publications that were not taken back, as far as state goes."""
-    found = []
-    for one in effective_publications(acts):
-        start = one.details.started_from
-        states = one.details.states
-        found.append(
+    """Returns the publications that were not undone, with the facts about their states."""
+    in_effect = []
+    for publication in effective_publications(acts):
+        start = publication.details.started_from
+        states = publication.details.states
+        in_effect.append(
             EffectivePublication(
-                one.number,
-                one.range,
+                publication.number,
+                publication.range,
                 states,
                 source=start.source,
                 base=start.window,
                 base_digest=start.digest,
-                repeats=one.details.repeats,
+                repeats=publication.details.repeats,
             )
         )
-    return found
+    return in_effect
 
 
 def stale_ranges(
@@ -50,23 +50,25 @@ def stale_ranges(
     acts: Sequence[Publication],
     in_effect: Sequence[EffectivePublication],
 ) -> tuple[StaleWindows, ...]:
-    """Returns all that is stale of an application when some publications are in effect.
+    """Returns all stale windows of an application, given the publications that will be in effect.
 
     Args:
-        names: tables of the act that is judged.
-        stateful: those of its outputs that have state before them.
-        acts: related ones, see `related_acts`. What is stale of other outputs stays so: details
-            tell of all of them.
-        in_effect: the publications that then stand.
+        ledger: the ledger, for windows of other outputs that are stale already.
+        application: the application.
+        names: tables of the new publication or undo.
+        stateful: its outputs with an upstream state.
+        acts: related publications and undos, see `related_acts`. Stale windows of other outputs are
+            returned unchanged, since the result replaces all entries.
+        in_effect: the publications that will be in effect.
     """
-    judged = set(names).union(*map(_outputs, acts))
-    found = list[StaleWindows]()
+    computed = set(names).union(*map(_outputs, acts))
+    stale = list[StaleWindows]()
     for part in stale_windows(in_effect):
-        found += [StaleWindows(name, part) for name in stateful]
+        stale += [StaleWindows(name, part) for name in stateful]
     for row in ledger.stale.ranges(application):
-        if row.table_name not in judged:
-            found.append(StaleWindows(row.table_name, WindowRange(row.first, row.last)))
-    return tuple(found)
+        if row.table_name not in computed:
+            stale.append(StaleWindows(row.table_name, WindowRange(row.first, row.last)))
+    return tuple(stale)
 
 
 def _outputs(publication: Publication) -> set[str]:

@@ -1,8 +1,8 @@
-"""Finishing a publication or an undo: commit to each of its tables, enter what became stale, close
-it. Repeatable.
+"""Finishes a publication or an undo: commits to each of its tables, records stale windows, and
+closes it. Repeatable.
 
-Everything follows from the publication's row in the ledger, so that whoever comes next rolls
-forward what a killed publisher began.
+All steps are computed from the publication's entry in the ledger, so that another process can
+finish a publication whose process was killed.
 """
 
 from __future__ import annotations
@@ -60,11 +60,17 @@ if TYPE_CHECKING:
 
 @dataclass
 class Publisher:
-    """Brings open publications to their end.
+    """Finishes open publications and undos.
 
     Attributes:
-        spark: for tables that cannot be written without it; None: such a table raises SparkNeeded.
-        say: told, in a line for people, about each table.
+        spark: session for tables that cannot be written without Spark; None: such a table raises
+            SparkNeeded.
+        say: called with a line of text for each table.
+
+    Rows and files are read once per publisher and cached: `_staged` has staged outputs with their
+    seals, `_checked` the result of comparing them with the seals, `_verified` the publications
+    whose staged tables were compared with the checked ones, and `_taken` the checksums of linked
+    files by table.
     """
 
     spark: SparkSession | None
@@ -78,33 +84,33 @@ class Publisher:
     _checked: dict[str, StagedFiles] = field(default_factory=dict)
 
     def roll_forward(self, publication: Publication) -> Publication:
-        """Finishes what a killed publisher began; gives it up if nothing of it was committed and
-        its source is gone.
+        """Finishes a publication that a killed publisher left open. If none of it was committed and
+        its source is missing, the publication is withdrawn instead.
         """
         self.say(
             f"publication {publication.number} of replay {publication.replay_id} was left open: "
-            "going on with it"
+            "finishing it"
         )
         try:
             return self.finish(publication)
         except (TableError, CheckpointError, InputError) as error:
             if any(is_begun(self.config, table.name, publication) for table in publication.tables):
                 raise _unfinishable(publication, error) from error
-            self.say(f"publication {publication.number} is given up: {error.primary}")
+            self.say(f"publication {publication.number} is withdrawn: {error.primary}")
             self.ledger.publications.withdraw(publication.number, error.primary)
             return self.ledger.publications.get(publication.number)
 
     def roll_all_forward(self, unfinished: Iterable[Publication]) -> list[int]:
-        """Finishes the publications that killed publishers left, and returns their numbers."""
+        """Finishes the publications that killed publishers left open, and returns their numbers."""
         return [self.roll_forward(publication).number for publication in unfinished]
 
     def finish(self, publication: Publication) -> Publication:
-        """Commits to each table that does not hold the publication, in order, then settles and
-        closes it.
+        """Commits to each table that lacks the publication, in order, then records stale windows
+        and closes the publication.
 
         Raises:
-            FencedError: a later publication has been here.
-            TableError: what is to be published, or put back, is gone or altered.
+            FencedError: a table has a later publication.
+            TableError: the source of the publication or undo is missing or was changed.
         """
         versions = {table.name: table.version_after for table in publication.tables}
         for number, table in enumerate(publication.tables, start=1):
@@ -125,8 +131,8 @@ class Publisher:
         return self.ledger.publications.get(publication.number)
 
     def _settle_files(self, publication: Publication, name: str) -> None:
-        """Looks for and notes the files that a commit to a table of tuples has brought, before it
-        counts as done.
+        """Checks the files that a commit has added to a table of tuples and records their
+        checksums, before the commit counts as done.
         """
         if kind_of(name) is Kind.DATA:
             verify_links(
@@ -136,7 +142,9 @@ class Publisher:
             note_files(data, open_files(data.path), self._taken.get(name))
 
     def _sources(self, publication: Publication, name: str) -> list[DataFile]:
-        """Returns the files that a commit to a table of tuples may have linked, there or not."""
+        """Returns the files that a commit to a table of tuples may have linked, whether they exist
+        or not.
+        """
         if publication.undoes is not None:
             files: list[DataFile] = []
             for piece in publication.details.put_back.get(name, ()):
@@ -146,7 +154,7 @@ class Publisher:
         return self._staged_table(plan, target, publication.details.staged_versions).files()
 
     def _target(self, publication: Publication, name: str) -> tuple[Plan, PublicationTarget]:
-        """Returns the plan of a publication's replay, and what it publishes to a table."""
+        """Returns the plan of a publication's replay, and its entry for a table."""
         plan = self.ledger.replays.get(publication.replay_id).read_plan()
         return plan, next(target for target in targets_of(plan) if target.name == name)
 
@@ -159,7 +167,7 @@ class Publisher:
 
     @contextmanager
     def _naming_damage(self, look: Callable[[], list[DamagedFile]]) -> Iterator[None]:
-        """Turns what a library says of a file that cannot be read into an error that names the
+        """Turns an exception of a library about an unreadable file into an error that names the
         file.
         """
         try:
@@ -173,20 +181,20 @@ class Publisher:
             raise damaged_error(damage, "") from error
 
     def _damage(self, publication: Publication, name: str) -> list[DamagedFile]:
-        """Returns the damaged files that a commit to a table reads: those there now, and those of
-        its source.
+        """Returns the damaged files that a commit to a table reads: those of the table, and those
+        of its source.
         """
-        found = damaged_now(self.config, [name], publication.range)
+        damage = damaged_now(self.config, [name], publication.range)
         if publication.undoes is not None:
             for piece in publication.details.put_back.get(name, ()):
-                found += find_damage(
+                damage += find_damage(
                     open_published(self.config, name, piece.version),
                     name,
                     piece.windows,
                 )
-            return found
+            return damage
         plan, target = self._target(publication, name)
-        return found + self._staged_damage(
+        return damage + self._staged_damage(
             plan,
             target,
             publication.details.staged_versions,
@@ -248,7 +256,9 @@ class Publisher:
         self._publish_tuples(publication, plan, target)
 
     def _check_staged(self, publication: Publication, plan: Plan) -> None:
-        """Makes sure, once by this publisher, that the staged tables still hold what was judged."""
+        """Checks, once per publication, that the staged tables have not changed since the gate
+        checked them.
+        """
         judged = publication.details.staged
         key = f"{publication.number}"
         if judged is None or key in self._verified:
@@ -257,10 +267,11 @@ class Publisher:
         changed = sorted(name for name in judged if now[name] != judged[name])
         if changed:
             raise TableError(
-                f'table "{changed[0]}" of replay "{plan.replay_id}" is not what was judged and is '
-                "being published",
-                detail="Its files were altered or damaged since.",
-                hint=f"Take back what was begun: rewindow publish {plan.replay_id} --withdraw",
+                f'table "{changed[0]}" of replay "{plan.replay_id}" has changed since the gate '
+                "checked it",
+                detail="Its files were changed or damaged during the publication.",
+                hint="Withdraw the unfinished publication: rewindow publish "
+                f"{plan.replay_id} --withdraw",
             )
         self._verified.add(key)
 
@@ -291,9 +302,7 @@ class Publisher:
         target: PublicationTarget,
         pinned: Mapping[str, int],
     ) -> StagedOutput:
-        """Returns a staged output and its seals, at the versions that are published; read once by
-        this publisher.
-        """
+        """Returns a staged output and its seals, at the versions to publish."""
         assert target.output is not None, "only outputs are staged"
         name = f"{plan.replay_id}/{target.output.name}@{pinned[FACTS]}"
         if name not in self._staged:
@@ -320,24 +329,24 @@ class Publisher:
         )
 
     def expected(self, plan: Plan, pinned: Mapping[str, int]) -> list[TablePreview]:
-        """Returns what publishing does to each table of tuples, with all of them checked, see
+        """Returns the effect of publishing on each table of tuples, after checking all of them, see
         `check`.
         """
-        found = []
+        previews = []
         for target in targets_of(plan):
             if target.kind is Kind.DATA:
                 staged = self.staged(plan, target, pinned)
-                found.append(
+                previews.append(
                     table_preview(self.config, target.name, staged, files=self.check(staged))
                 )
-        return found
+        return previews
 
     def check(self, staged: StagedOutput) -> StagedFiles:
-        """Holds a staged output against its log and its seals, once by this publisher, and returns
-        how it is published.
+        """Compares a staged output with its log and its seals, and returns which files can be
+        linked.
 
         Raises:
-            TableError: a window is not what was sealed, or a file is damaged.
+            TableError: a window differs from its seal, or a file is damaged.
         """
         windows = staged.plan.range
         name = f"{staged.plan.replay_id}/{staged.output.name}"
@@ -345,9 +354,9 @@ class Publisher:
             files = staged_files(staged)
             if files.unnoted:
                 self.say(
-                    f"{name}: no checksum is known of {files.unnoted} files, as where the log of "
-                    "their "
-                    "table was cleaned, so their rows are read and compared with the seals"
+                    f"{name}: {files.unnoted} files have no recorded checksum, for example "
+                    "because the log of their table was cleaned, so their rows are read and "
+                    "compared with the seals"
                 )
             with self._naming_damage(lambda: find_damage(staged.table, name, windows)):
                 parts = list(files.doubtful.parts())
@@ -365,7 +374,7 @@ class Publisher:
         """Returns the session for a table that needs Spark.
 
         Raises:
-            SparkNeeded: this publisher has none.
+            SparkNeeded: this publisher has no session.
         """
         if self.spark is None:
             raise SparkNeeded(reason)
@@ -392,21 +401,23 @@ class Publisher:
             self._tell_files(name, put_back(self.config, publication, name, pieces=pieces))
 
     def _tell_files(self, name: str, files: Sequence[NewFile]) -> None:
-        """Says what a commit by files was made of, and keeps the checksums that linked files have
-        from their source.
+        """Reports how many files a commit has linked or written, and stores the checksums of linked
+        files.
         """
         linked = [file for file in files if file.source is not None]
         self._taken[name] = {file.path: file.checksum for file in linked if file.checksum}
         copied = sum(1 for file in linked if file.copied)
         rows = sum(file.rows for file in files if file.source is None)
-        apart = f", {copied} of them copied, as they lie on another file system" if copied else ""
+        apart = f", {copied} of them copied from another file system" if copied else ""
         self.say(f"{name}: {len(linked):,} files linked{apart}, {rows:,} rows written")
 
     def _mark_stale(self, publication: Publication) -> None:
-        """Enters the stale ranges as they follow from this publication; may be repeated.
+        """Records the stale ranges that follow from this publication. May be repeated.
 
-        Those that come from an input opened again stay but for this publication's windows; with the
-        first of them, an output with state has them all behind it, since then the states tell.
+        Ranges that are stale because an input window was reopened are kept, except in this
+        publication's windows. If the publication covers the first window of such a range of an
+        output with state, the whole range is removed: its later windows are then judged by their
+        states.
         """
         application = self.ledger.replays.get(publication.replay_id).application
         for row in self.ledger.stale.ranges(application):
@@ -418,7 +429,7 @@ class Publisher:
         opened: dict[str, list[WindowRange]] = {}
         for row in self.ledger.stale.ranges(
             application
-        ):  # Those of opened windows, which are stale anyway.
+        ):  # Ranges of reopened windows, which stay stale.
             opened.setdefault(row.table_name, []).append(WindowRange(row.first, row.last))
         for entry in publication.details.stale:
             for part in without(entry.windows, opened.get(entry.table, [])):
@@ -432,12 +443,14 @@ class Publisher:
 
 
 def _unfinishable(publication: Publication, error: RewindowError) -> TableError:
-    """Returns the error that stops everybody until an act that was begun is withdrawn."""
+    """Returns the error that blocks all publishers until an unfinished publication or undo is
+    withdrawn.
+    """
     name = publication.replay_id
     return TableError(
-        f'publication {publication.number} of replay "{name}" was begun and cannot be finished: '
+        f'publication {publication.number} of replay "{name}" was started and cannot be finished: '
         f"{error.primary}",
-        detail=f"{error.detail} It is in some of its tables; nothing else is published there "
-        "before it ends.".strip(),
-        hint=f"Take back what was begun: rewindow publish {name} --withdraw",
+        detail=f"{error.detail} Some of its tables already contain it. Until it is finished or "
+        "withdrawn, nothing else can be published there.".strip(),
+        hint=f"Withdraw the unfinished publication: rewindow publish {name} --withdraw",
     )

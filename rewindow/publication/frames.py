@@ -1,4 +1,4 @@
-"""The Spark side of a publication: rows for tables that need Spark to be written (see
+"""The Spark side of a publication: frames for tables that cannot be written without Spark (see
 `spark_needed`).
 """
 
@@ -29,11 +29,12 @@ _FILES_MAX = 200
 
 
 def as_stream_tuples(spark: SparkSession, staged: StagedOutput) -> DataFrame:
-    """Returns what readers see of a staged output in the shape of a recorded stream, ordered by
-    window and offset.
+    """Returns the rows of a staged output that readers see, in the form of a recorded stream,
+    ordered by window and offset.
 
-    `offset` counts from 0 in each window in the order of the declared key, ties by all other
-    columns; `arrived_at` is the output's own, else the start of the window.
+    `offset` counts from 0 in each window in the order of the declared key, then of all other
+    columns. `arrived_at` is the output's own column, if it has one; otherwise the start of the
+    window.
     """
     plan = staged.plan
     tuples = pc.sum(staged.seals["tuples"]).as_py() or 0
@@ -54,7 +55,7 @@ def frame_before(
     name: str,
     pieces: Sequence[PutBack],
 ) -> DataFrame:
-    """Returns the tuples of a published stream in disjoint ranges, each as it was at a version."""
+    """Returns the tuples of a published stream in disjoint ranges, each from an earlier version."""
     path = str(config.stream_table(name))
     if not pieces:
         return spark.read.format("delta").load(path).limit(0)
@@ -72,7 +73,7 @@ def frame_before(
 
 
 def _order(schema: T.StructType, key: list[str]) -> list[Column]:
-    """Returns the sort order within a window: the declared key, then whatever else can be
+    """Returns the sort order within a window: the declared key, then all other columns that can be
     ordered.
     """
     orderable = [field.name for field in schema.fields if not isinstance(field.dataType, T.MapType)]

@@ -1,9 +1,9 @@
-"""Which version of a published table shows what: how acts of publication lie over each other. Pure
-arithmetic.
+"""Finds, for an undo, the table versions that show the content of a range without the undone
+publication. Pure functions.
 
-An act puts a range of a table into a state; the version before it still shows what was there. What
-a window shows is named by the number of the publication that it comes from, and by None where it
-comes from none.
+Each publication or undo replaces a range of a table; the version before it still has the earlier
+content. The content of a window is identified by the number of the publication that it comes from,
+or None if no publication covers it.
 """
 
 from __future__ import annotations
@@ -24,20 +24,22 @@ def versions_without(
     act: Publication,
     left: Sequence[int],
 ) -> list[PutBack]:
-    """Returns from which versions a table's range is put back when an act is taken back.
+    """Returns the versions from which a table's range is restored when a publication or undo is
+    taken back.
 
-    Of several versions that show the same the newest is taken, which VACUUM removes last. As a rule
-    that is the one before the act; it is another one where the content that lies below was undone
-    in the meantime.
+    If several versions have the same content, the newest is used, because VACUUM removes it last.
+    Usually that is the version before the publication. It is another one if the earlier content was
+    itself undone in the meantime.
 
     Args:
-        acts: every act on the table that was not withdrawn, the one that is taken back among them.
+        acts: all publications and undos of the table that were not withdrawn, including the one
+            that is taken back.
         table: the table's name.
-        act: what is taken back.
-        left: numbers of the publications that then stand.
+        act: the publication or undo that is taken back.
+        left: numbers of the publications that remain in effect.
     """
-    known = sorted(acts, key=lambda one: one.number)
-    wanted = _shown([one for one in known if one.number in left], act.range)
+    known = sorted(acts, key=lambda entry: entry.number)
+    wanted = _shown([entry for entry in known if entry.number in left], act.range)
     pieces: list[PutBack] = []
     # Goes back from the newest version, which VACUUM removes last. `wanted` has the parts of the
     # range that no version was found for yet, each with the publication that it has to show.
@@ -58,7 +60,7 @@ def versions_without(
             pieces += [PutBack(part, version) for part in same]
             rest += [(part, owner) for part in without(windows, same)]
         wanted = rest
-    assert not wanted, f"no version of {table} shows windows {wanted[0][0]} as they are to be"
+    assert not wanted, f"no version of {table} has the earlier content of windows {wanted[0][0]}"
     return _joined(sorted(pieces, key=lambda piece: piece.windows.first))
 
 
@@ -66,15 +68,14 @@ def shown_without(
     left: Sequence[Publication],
     windows: WindowRange,
 ) -> list[tuple[WindowRange, Publication | None]]:
-    """Returns, ascending, which publication the windows of a range show when only some acts count;
-    None: nothing.
+    """Returns, ascending, the publication that each part of a range shows if only some publications
+    and undos count; None for parts without one.
     """
-    stand = {
-        one.number: one for one in effective_publications(sorted(left, key=lambda one: one.number))
-    }
+    ordered = sorted(left, key=lambda publication: publication.number)
+    in_effect = {publication.number: publication for publication in effective_publications(ordered)}
     return [
-        (part, None if number is None else stand[number])
-        for part, number in _shown([*stand.values()], windows)
+        (part, None if number is None else in_effect[number])
+        for part, number in _shown([*in_effect.values()], windows)
     ]
 
 
@@ -82,7 +83,7 @@ def without_windows(
     pieces: Sequence[PutBack],
     left_out: Sequence[WindowRange | None],
 ) -> list[PutBack]:
-    """Returns pieces without some windows; None among these means all of them.
+    """Returns pieces without some windows; None means all windows.
 
     >>> pieces = without_windows([PutBack(WindowRange(1, 9), 3)], [WindowRange(2, 4)])
     >>> [str(piece.windows) for piece in pieces]
@@ -118,8 +119,14 @@ def _joined(pieces: Sequence[PutBack]) -> list[PutBack]:
 
 
 def _shown(publications: Sequence[Publication], windows: WindowRange) -> list[_Shown]:
-    """Returns, ascending, which publication the windows of a range show."""
-    segments = in_effect([EffectivePublication(one.number, one.range) for one in publications])
-    owned = [(part, one.owner.number) for one in segments if (part := one.range.overlap(windows))]
+    """Returns, ascending, the number of the publication that each part of a range shows."""
+    segments = in_effect(
+        [EffectivePublication(entry.number, entry.range) for entry in publications]
+    )
+    owned = [
+        (part, segment.owner.number)
+        for segment in segments
+        if (part := segment.range.overlap(windows))
+    ]
     free = without(windows, [part for part, _ in owned])
     return sorted([*owned, *((part, None) for part in free)], key=lambda entry: entry[0].first)

@@ -1,7 +1,7 @@
-"""The publishing job: one publication or undo in a process of its own, its result in the outcome
+"""The publishing job: one publication or undo in a separate process, with its result in the outcome
 file.
 
-Spark is started only where a table needs it, or where somebody has submitted the job to Spark.
+Spark is started only if a table needs it, or if the job was submitted to Spark.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ def run_publication(
     who: str | None = None,
     leave_out_damaged: bool = False,
 ) -> dict[str, Any]:
-    """Publishes a replay, takes its publication back, or withdraws what was begun; returns what the
-    outcome file says.
+    """Publishes a replay, undoes its publication, or withdraws an unfinished one; returns the
+    content of the outcome file.
 
     Args:
+        replay_id: the replay.
         act: publish, undo or withdraw.
         accept, who, leave_out_damaged: see publish and undo.
 

@@ -1,14 +1,15 @@
-"""Small published files beside a publication's range, joined in its own commit.
+"""Joins small published files next to a publication's range, in the commit of the publication.
 
-A stream that is published day by day would have a file a day for ever, and reading it would take as
-long as opening them. So a publication writes a run of small neighbours into one file, row by row as
-they are: windows, offsets, digests and seals stay what they were. It is as if they were cut on the
-edge of the range: read back before the commit, part of that one commit, and put up with by every
-undo, which takes its range out of whatever file holds it.
+A stream that is published every day would get at least one file per day, and reading it would
+become slower and slower. So a publication writes a run of small neighbouring files into one file.
+The rows do not change, and neither do windows, offsets, digests and seals. Joined files are treated
+like files that are cut at the edge of the range: they are read back before the commit and are part
+of that commit. An undo works as usual, since it cuts its range out of whatever file contains it.
 
-Of a run the largest file is at most a quarter, so that a row is written anew a few times in its
-life, and sixteen files are the least, so that it happens at every sixteenth publication. A file
-without a noted checksum, or with another one, is left alone: a damaged one must stay to be found.
+In a run of files the largest has at most a quarter of the bytes, which limits how often a row is
+rewritten, and a run has at least sixteen files, so that files are joined at every sixteenth
+publication. A file without a recorded checksum, or with another one, is not joined, so that damage
+is not hidden.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _SHARE_MAX = 4
 
 
 def files_to_join(table: Table, windows: WindowRange) -> list[DataFile]:
-    """Returns neighbours of a range that are to become one file, ascending; none as a rule.
+    """Returns neighbouring files of a range to join into one, ascending; usually none.
 
     Args:
         table: the published table.
-        windows: the range, of which no file is returned, nor one that reaches into it.
+        windows: the range. Files that contain any of its windows are not returned.
     """
     # The files nearest to the range are tried first on either side: a stream that grows day by day
     # has its small files there.
@@ -48,23 +49,25 @@ def files_to_join(table: Table, windows: WindowRange) -> list[DataFile]:
 
 
 def _chain(near: Sequence[DataFile]) -> list[DataFile]:
-    """Returns the small files nearest to the range up to one that is none, or that has windows of
-    the one before.
+    """Returns the small files nearest to the range, up to the first one that is large or shares
+    windows with the one before.
     """
-    found: list[DataFile] = []
+    chain: list[DataFile] = []
     for file in near[:FILES_MAX]:
-        apart = not found or _last(file) < _first(found[-1]) or _first(file) > _last(found[-1])
-        if not apart or file.size > BYTES_MAX // _SHARE_MAX:
+        is_disjoint = (
+            not chain or _last(file) < _first(chain[-1]) or _first(file) > _last(chain[-1])
+        )
+        if not is_disjoint or file.size > BYTES_MAX // _SHARE_MAX:
             break
-        found.append(file)
-    return found
+        chain.append(file)
+    return chain
 
 
 def _longest(files: Sequence[DataFile]) -> list[DataFile]:
-    """Returns the longest run that is worth joining."""
+    """Returns the longest run of files that is worth joining."""
     # Tries every run: there are at most FILES_MAX squared of them. The limit on the largest file
     # bounds how often a row is copied in the life of a table.
-    found: list[DataFile] = []
+    longest: list[DataFile] = []
     for start in range(len(files)):
         size = rows = largest = 0
         for end, file in enumerate(files[start:], start=start + 1):
@@ -73,9 +76,9 @@ def _longest(files: Sequence[DataFile]) -> list[DataFile]:
             largest = max(largest, file.size)
             if size > BYTES_MAX or rows > ROWS_MAX:
                 break
-            if end - start >= max(FILES_MIN, len(found) + 1) and largest * _SHARE_MAX <= size:
-                found = list(files[start:end])
-    return found
+            if end - start >= max(FILES_MIN, len(longest) + 1) and largest * _SHARE_MAX <= size:
+                longest = list(files[start:end])
+    return longest
 
 
 def _is_damaged(files: Sequence[DataFile]) -> bool:

@@ -1,5 +1,5 @@
-"""Reasons against a publication that only `--accept REASON` overrides, other than the gate's: it
-would replace published windows by flawed ones, or newer ones by those of an older plan.
+"""Objections to a publication, besides a failed gate, that only `--accept REASON` overrides: it
+would replace published windows by flawed ones, or newer windows by those of an older plan.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from rewindow.windows import WindowRange
 
 _LISTED = 5
 Flaws = dict[str, list[WindowRange]]
-"""The windows of each flaw; a key names the flaw and its table, such as "lost: ranks"."""
+"""The windows of each flaw; the key has the flaw and its table, such as "lost: ranks"."""
 
 
 def flaws_of(config: Config, plan: Plan, staged: Contents) -> Flaws:
-    """Returns the windows of a replay that are missing from an input, lost to an output, or
+    """Returns the windows of a replay that are missing from an input, lost from an output, or
     affected by lost ones.
     """
     root = config.replay_root(plan.replay_id)
@@ -46,7 +46,7 @@ def flaws_of(config: Config, plan: Plan, staged: Contents) -> Flaws:
 
 
 def flaw_line(flaw: str, ranges: Sequence[WindowRange]) -> str:
-    """Returns a flaw with the number of its windows, and the first of them.
+    """Returns a flaw as text, with the number of its windows and the first ranges.
 
     >>> flaw_line("lost: ranks", [WindowRange(105, 106)])
     'lost: ranks, 2 windows: [105, 106]'
@@ -63,9 +63,10 @@ def objections_to(
     plan: Plan,
     flaws: Flaws,
 ) -> list[str]:
-    """Returns what speaks against replacing what is published by a replay, a line for each reason.
+    """Returns the objections to replacing published windows by a replay, one line per reason.
 
-    Windows that show the replay itself are not replaced, and neither are those that show nothing.
+    Windows that already show this replay, or no publication, are not replaced and therefore
+    ignored.
     """
     replaced = []
     newer: dict[str, list[WindowRange]] = {}

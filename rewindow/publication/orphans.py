@@ -1,11 +1,11 @@
-"""What a killed publisher leaves running: its JVM outlives its Python by half a second and may
-still be committing.
+"""Ends the processes that a killed publisher left running: its JVM lives half a second longer than
+its Python process and may still commit.
 
-The publisher's lock ends with its Python. So each publisher notes its processes beside the tables,
-and the next one ends the JVM of a Python that is gone before it commits anything; on a local file
-system nothing else would stop it. Only the very JVM that runs this process's Spark is noted, and
-only if this process or our spark-submit started it. A publisher that ends, also by an error, takes
-its note back: a notebook that goes on living is in nobody's way.
+The publisher's lock ends with its Python process. So each publisher stores the ids of its processes
+in a file next to the tables. Before the next one commits, it ends the JVM of a dead Python process;
+on a local file system nothing else would stop that JVM. Only the JVM of this process's Spark
+session is stored, and only if this process or its spark-submit started it. A publisher deletes its
+file when it ends, also after an error, so that a notebook that stays open blocks nobody else.
 """
 
 from __future__ import annotations
@@ -39,15 +39,17 @@ def exclusive_publisher(
     application: str,
     spark: SparkSession | None,
 ) -> Iterator[None]:
-    """Ends what the last publisher of an application left running on this host; notes the processes
-    of this one.
+    """Ends the processes that the last publisher of an application left running on this host, and
+    stores the ids of this publisher's processes for the duration of the context.
 
     Args:
-        spark: the session that this publisher works with; None when it works without one.
+        config: current settings.
+        application: the application.
+        spark: the session of this publisher; None if it works without one.
 
     Raises:
-        OverlapError: the last publisher itself is alive, under another ledger.
-        ResourceError: a process that it left does not end.
+        OverlapError: the last publisher is still alive; it uses another ledger.
+        ResourceError: a process does not end.
     """
     note = config.state / "streams" / f"{application}.publisher.json"
     jvm = _own_jvm(spark)
@@ -67,7 +69,7 @@ def _end_leftovers(note: Location, application: str, jvm: list[Named]) -> None:
     except (OSError, ValueError):
         return
     if not isinstance(left, dict) or not {"host", "python", "java"} <= left.keys():
-        return  # As one that was cut short: its publisher had not begun.
+        return  # A truncated file: its publisher had not started.
     mine = {*map(tuple, (_named(psutil.Process()), *jvm))}
     if left.get("host") != socket.gethostname() or tuple(left["python"]) in mine:
         return
@@ -75,25 +77,25 @@ def _end_leftovers(note: Location, application: str, jvm: list[Named]) -> None:
         raise OverlapError(
             f'application "{application}" is being published by process {left["python"][0]}, which '
             "uses another ledger",
-            hint="Wait until it has ended; two ledgers over one state folder must never be used at "
-            "once.",
+            hint="Wait until it has ended. Never use two ledgers with one state folder at the same "
+            "time.",
         )
-    found = [
+    orphans = [
         process for named in left["java"] if tuple(named) not in mine and (process := _find(named))
     ]
-    for process in found:
+    for process in orphans:
         process.kill()
-    _, alive = psutil.wait_procs(found, timeout=_PATIENCE_SECONDS)
+    _, alive = psutil.wait_procs(orphans, timeout=_PATIENCE_SECONDS)
     if alive:
         raise ResourceError(
             f"process {alive[0].pid} of the last publisher does not end",
-            hint="End it by hand.",
+            hint="End it manually.",
         )
 
 
 def _own_jvm(spark: SparkSession | None) -> list[Named]:
-    """Returns the JVM of a session if it ends with this process: its own child, or the spark-submit
-    that we began.
+    """Returns the JVM of a session if it ends with this process: a child of it, or the spark-submit
+    that Rewindow started.
     """
     gateway = getattr(spark, "_jvm", None)
     if gateway is None:
@@ -112,7 +114,7 @@ def _named(process: psutil.Process) -> Named:
 
 
 def _find(named: Named) -> psutil.Process | None:
-    """Returns a process that is still the one that was noted: same pid, same identity."""
+    """Returns the process with a stored pid if it is still the same one, by its identity."""
     try:
         process = psutil.Process(int(named[0]))
         same = process_identity(process.pid) == named[1]

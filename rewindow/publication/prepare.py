@@ -1,5 +1,5 @@
-"""Published tables made ready: created at the first publication, checked at every later one. No
-JVM.
+"""Prepares published tables: creates them at the first publication and checks them at every later
+one. No JVM.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from rewindow.storage.streams import create_stream, stored_grid
 
 _TIME = pa.timestamp("us", tz="UTC")
 OWN_COLUMNS = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", _TIME)])
-"""Columns that every published stream begins with, as every recorded one does."""
+"""The first columns of every published stream, the same as those of a recorded stream."""
 
 
 def published_schema(events: pa.Schema) -> pa.Schema:
-    """Returns the schema of a published stream; an output's own `arrived_at` takes the place of the
-    derived one.
+    """Returns the schema of a published stream; an output's own `arrived_at` replaces the derived
+    one.
     """
     first = [
         events.field(column.name) if column.name in events.names else column
@@ -37,17 +37,17 @@ def published_schema(events: pa.Schema) -> pa.Schema:
 
 
 def prepare_tables(config: Config, plan: Plan) -> dict[str, int]:
-    """Creates what is missing, checks what is there, and returns the version of every table, in
+    """Creates missing tables, checks existing ones, and returns the version of every table, in
     commit order.
 
     Raises:
-        TableError: a table is not ours, or has columns that do not fit.
+        TableError: a table was not created by Rewindow, or its columns do not match.
     """
     return {target.name: _prepare(config, plan, target).version for target in targets_of(plan)}
 
 
 def check_tables(config: Config, plan: Plan) -> None:
-    """Checks the tables that are there as `prepare_tables` does, and changes nothing.
+    """Checks existing tables in the same way as `prepare_tables`, without changing anything.
 
     Raises:
         TableError: see prepare_tables.
@@ -67,7 +67,7 @@ def check_tables(config: Config, plan: Plan) -> None:
 
 def _prepare(config: Config, plan: Plan, target: PublicationTarget) -> Table:
     path = config.stream_table(target.name)
-    there = Table.exists(path)
+    exists = Table.exists(path)
     if target.kind is Kind.CHECKPOINTS:
         table = create_table(
             path,
@@ -80,13 +80,13 @@ def _prepare(config: Config, plan: Plan, target: PublicationTarget) -> Table:
     events = event_columns(Table.open(config.replay_root(plan.replay_id) / target.output.name))
     if "offset" in events.names:
         raise TableError(
-            f'output "{target.output.name}" has a column "offset", which every published stream '
-            "has for itself",
-            hint="Give the column another name.",
+            f'output "{target.output.name}" has a column "offset", a reserved name in published '
+            "streams",
+            hint="Rename the column.",
         )
     if target.kind is Kind.DATA:
         schema = published_schema(events)
-        if there:
+        if exists:
             _check_columns(target.name, Table.open(path).schema, schema)
             check_format(Table.open(path), TableKind.STREAM)
         create_stream(
@@ -102,7 +102,7 @@ def _prepare(config: Config, plan: Plan, target: PublicationTarget) -> Table:
 
 
 def _with_columns(table: Table, wanted: pa.Schema) -> Table:
-    """Adds the columns that a table does not have yet, by a commit of its own; may be repeated."""
+    """Adds the columns that a table does not have yet, in a separate commit. May be repeated."""
     new = fields_without(wanted, table.schema.names)
     if new:
         table.delta.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
@@ -114,34 +114,37 @@ def _check_windows(table: Table, plan: Plan) -> None:
     grid = stored_grid(table)
     if grid != plan.grid:
         raise TableError(
-            f'table "{table.path.name}" has windows of {grid}, replay "{plan.replay_id}" has '
+            f'table "{table.path.name}" has windows of {grid}, but replay "{plan.replay_id}" has '
             f"windows of {plan.grid}",
-            hint="Ids of different grids cannot stand in one table; give the application another "
-            "name.",
+            hint="One table cannot have window ids of different grids; rename the application.",
         )
 
 
-def _check_columns(name: str, there: pa.Schema, wanted: pa.Schema) -> None:
-    """Lets columns be added; one that is gone or has another type is refused."""
-    if "window_id" not in there.names or "offset" not in there.names:
-        raise TableError(f'table "{name}" is there and is not a stream that Rewindow published')
-    for column in there:
+def _check_columns(name: str, existing: pa.Schema, wanted: pa.Schema) -> None:
+    """Checks that the output has all existing columns with the same types. It may have more."""
+    if "window_id" not in existing.names or "offset" not in existing.names:
+        raise TableError(f'table "{name}" exists but was not published by Rewindow')
+    for column in existing:
         if column.name not in wanted.names:
             raise TableError(
                 f'table "{name}" has the column "{column.name}", which the output no longer has',
-                hint="Keep the column in the output (null will do), or publish under another "
+                hint="Keep the column in the output (it may be null), or publish under another "
                 "application name.",
             )
         if wanted.field(column.name).type != column.type:
             raise TableError(
-                f'column "{column.name}" of table "{name}" is {column.type}, the output has '
+                f'column "{column.name}" of table "{name}" is {column.type}, but the output has '
                 f"{wanted.field(column.name).type}",
                 hint="Keep the type, or publish under another application name.",
             )
 
 
 def _settings(plan: Plan, output: OutputPlan, events: pa.Schema) -> dict[str, object]:
-    """Returns what is stored with a published stream, as with a recorded one (W4)."""
+    """Returns the settings that are stored with a published stream, in the same form as those of a
+    recorded one.
+
+    Rules: W4
+    """
     schema = published_schema(events)
     return {
         "width_ms": plan.width_ms,

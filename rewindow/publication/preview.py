@@ -1,7 +1,7 @@
-"""What publishing a replay, or taking that back, would do, table by table, and what it needs;
-changes nothing, no JVM.
+"""Computes the effect and cost of publishing a replay, or of an undo, for each table, without
+changing anything. No JVM.
 
-A publication asks it for the room that it needs; `rewindow publish --dry-run` and `rewindow undo
+A publication uses it to check for free disk space; `rewindow publish --dry-run` and `rewindow undo
 --dry-run` show it.
 """
 
@@ -45,12 +45,12 @@ _COPIED_PER_S = 150e6
 _ROWS_PER_S = 400_000
 _SPARK_ROWS_PER_S = 150_000
 _FILES_PER_S = 1_500
-"""Rough rates on two cores, in bytes, rows and files a second: 20 M rows in 1,000 files took about
-2 s."""
+"""Approximate rates on two cores, in bytes, rows and files per second: 20 M rows in 1,000 files
+took about 2 s."""
 
 
 class Way(StrEnum):
-    """How rows come into a published table."""
+    """How rows are added to a published table."""
 
     LINKS = "links"
     COPIES = "copies"
@@ -59,18 +59,18 @@ class Way(StrEnum):
 
 @dataclass(frozen=True)
 class TablePreview:
-    """What an act does to the tuples of one table.
+    """The effect of a publication or undo on the tuples of one table.
 
     Attributes:
-        why: the reason where files cannot be linked.
-        rows: that it brings, or puts back.
-        files: that are linked or copied whole, with `bytes`.
-        rows_written: rows of files that are taken in part, or all of them with Spark.
-        files_cut: files on the edge of the range, of which the other rows are written anew.
-        files_removed: files of the range that leave the newest version.
-        files_joined: small files beside the range that become one, see `joining`.
-        bytes_written: room that it needs on the disk.
-        seconds: that it is expected to take.
+        why: the reason why files cannot be linked.
+        rows: rows that it publishes or restores.
+        files: number of files that are linked or copied completely, with `bytes`.
+        rows_written: rows of files that are used in part, or all rows with Spark.
+        files_cut: files on the edge of the range, whose other rows are rewritten.
+        files_removed: files of the range that are removed from the newest version.
+        files_joined: small files next to the range that are joined into one, see `joining`.
+        bytes_written: disk space that it needs.
+        seconds: estimated duration.
     """
 
     table: str
@@ -89,8 +89,8 @@ class TablePreview:
 
 @dataclass(frozen=True)
 class ShownWindows:
-    """Windows that show a replay's publication after an undo; `replay` is None where they show
-    nothing.
+    """Windows that show a replay's publication after an undo; `replay` is None if they
+    show none.
     """
 
     first: int
@@ -100,15 +100,15 @@ class ShownWindows:
 
 @dataclass(frozen=True)
 class PublicationPreview:
-    """What publishing a replay, or taking that back, would do.
+    """The effect of publishing a replay, or of an undo.
 
     Attributes:
         kind: "publish" or "undo".
-        windows: how many the range has.
-        unfinished: publications that others left open and that are finished first.
-        shows: what the range would show after an undo, ascending.
+        windows: number of windows in the range.
+        unfinished: publications of other processes that were left open and will be finished first.
+        shows: content of the range after an undo, ascending.
         flaws: windows of the replay that are missing, lost or affected.
-        objections: what publishing it would have to accept, a line for each.
+        objections: objections that a user has to accept, one line each.
     """
 
     kind: str
@@ -125,12 +125,12 @@ class PublicationPreview:
 
     @property
     def seconds(self) -> float:
-        """Seconds that it is expected to take, with the start of what it needs."""
+        """Estimated duration, including the start of Spark if it is needed."""
         start = _SPARK_START_S if any(table.way is Way.SPARK for table in self.tables) else _START_S
         return round(start + sum(table.seconds for table in self.tables), 1)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns it as JSON values."""
+        """Returns the preview as JSON values."""
         return {**asdict(self), "seconds": self.seconds}
 
 
@@ -140,12 +140,13 @@ def table_preview(
     staged: StagedOutput,
     files: StagedFiles,
 ) -> TablePreview:
-    """Returns what publishing a staged output does to its table.
+    """Returns the effect of publishing a staged output on its table.
 
     Args:
-        name: of the published table.
+        config: current settings.
+        name: name of the published table.
         staged: the output.
-        files: how it is published, see `staged_files`.
+        files: the files that can be linked, see `staged_files`.
     """
     windows = staged.plan.range
     reason = reason_to_publish_with_spark(config, name, windows)
@@ -171,12 +172,13 @@ def undo_preview(
     windows: WindowRange,
     pieces: Mapping[str, Sequence[PutBack]],
 ) -> TablePreview:
-    """Returns what taking an act back does to the tuples of a table.
+    """Returns the effect of an undo on the tuples of a table.
 
     Args:
-        name: of the published table.
-        windows: the act's range.
-        pieces: table to what is put back.
+        config: current settings.
+        name: name of the published table.
+        windows: the range of the undone publication.
+        pieces: table name to the restored ranges and versions.
     """
     every: list[DataFile] = []
     whole: list[DataFile] = []
@@ -202,8 +204,8 @@ def undo_preview(
 
 @dataclass(frozen=True)
 class _Brought:
-    """What an act brings: rows, files that are taken whole, rows of the others, and all files that
-    it reads.
+    """The source of a publication or undo: count of rows, files that are used completely, rows of
+    other files, and all files that are read.
     """
 
     rows: int
@@ -219,8 +221,8 @@ def _expected(
     reason: str,
     brought: _Brought,
 ) -> TablePreview:
-    """Returns what an act does to a table whose range it replaces; with Spark if there is a
-    reason.
+    """Returns the effect on a table whose range is replaced; with Spark if there is a reason for
+    it.
     """
     removed, cut = _replaced(config, name, windows)
     rows = brought.rows
@@ -246,9 +248,9 @@ def _expected(
     apart = bool(whole) and not location(whole[0].path).links_to(
         _existing(config.stream_table(name))
     )
-    why = "links cannot be made there, as on another file system" if apart else ""
-    # Links cost next to nothing. Time goes into reading checksums of linked files, into rows that
-    # are written again at the borders of the range, and into the entries of the log.
+    why = "the table is on another file system, where files cannot be linked" if apart else ""
+    # Links are almost free. Time is spent on the checksums of linked files, on rows that are
+    # rewritten at the borders of the range, and on the entries of the log.
     written = (every - linked) * bool(left) + sum(cut) + linked * apart
     work = (
         linked / (_COPIED_PER_S if apart else _READ_PER_S)
@@ -272,7 +274,9 @@ def _expected(
 
 
 def reasons_for_spark(config: Config, plan: Plan) -> list[str]:
-    """Returns why publishing a planned range will need Spark, a reason for each table that does."""
+    """Returns why publishing a planned range will need Spark, one reason per table that
+    needs it.
+    """
     reasons = []
     for target in targets_of(plan):
         if target.kind is Kind.DATA:
@@ -281,11 +285,10 @@ def reasons_for_spark(config: Config, plan: Plan) -> list[str]:
 
 
 def check_room(config: Config, tables: Iterable[TablePreview]) -> None:
-    """Refuses a publication for which there is no room: for what is copied or written; links need
-    none.
+    """Checks that there is enough free disk space for copied and written files; links need none.
 
     Raises:
-        ResourceError: says how much is needed.
+        ResourceError: there is not enough space.
     """
     known = list(tables)
     needed = sum(table.bytes_written for table in known)
@@ -295,15 +298,18 @@ def check_room(config: Config, tables: Iterable[TablePreview]) -> None:
     free = min((room for room in rooms if room is not None), default=needed)
     if needed and free < needed:
         raise ResourceError(
-            f"publishing needs about {_megabytes(needed)} of disk space, {_megabytes(free)} are "
-            "free",
-            detail="So much is copied or written anew; links need no room. Nothing was published.",
-            hint="Make room (rewindow purge shows what can go) and publish again.",
+            f"publishing needs about {_megabytes(needed)} of disk space, but only "
+            f"{_megabytes(free)} are free",
+            detail="The space is needed for files that are copied or rewritten; linked files need "
+            "none. Nothing was published.",
+            hint="Free disk space (rewindow purge lists what can be deleted) and publish again.",
         )
 
 
 def _replaced(config: Config, name: str, windows: WindowRange) -> tuple[int, list[int]]:
-    """Returns how many files leave a published table, and the sizes of those that are cut."""
+    """Returns how many files are removed from a published table, and the sizes of those that are
+    cut.
+    """
     if not Table.exists(config.stream_table(name)):
         return 0, []
     files = open_published(config, name).files(windows.first, windows.last)

@@ -1,8 +1,8 @@
-"""Publishing: the range of a replay made visible in the published tables.
+"""Publishing: makes the range of a replay visible in the published tables.
 
-A publication is a row in the ledger before its first commit, then one commit to each of its tables,
-then closed. It may be killed anywhere: whoever publishes or undoes next rolls it forward first. The
-protocol is in `rewindow.ledger.publications`, its steps in `rewindow.publication.steps`.
+A publication is first an entry in the ledger, then one commit to each of its tables, and is then
+closed. Its process may be killed at any time: the next publication or undo finishes it first. The
+protocol is described in `rewindow.ledger.publications`, its steps in `rewindow.publication.steps`.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Publishable:
-    """A replay that may be published.
+    """A replay that passed all checks before its publication.
 
     Attributes:
-        staged: what its tables hold: that which the gate judged, or was accepted, and alone may be
-            published.
+        staged: contents of its staged tables when the gate checked them, or a user accepted them;
+            only these contents are published.
         flaws: its windows that are missing, lost or affected.
-        accepted: the reason for which it may be, where something speaks against it.
-        overrides: what speaks against it, a line for each.
+        accepted: the user's reason for publishing in spite of objections.
+        overrides: the objections, one line each.
     """
 
     staged: Contents
@@ -94,18 +94,21 @@ def publish(
     crash: Crash = crash_point,
     say: Say = lambda line: None,
 ) -> PublicationResult:
-    """Publishes the whole range of a replay; again it changes nothing.
+    """Publishes the whole range of a replay. A repeated call has no effect.
 
     Args:
-        spark: for tables that cannot be written without it (see `spark_needed`); None: they are
-            refused.
-        accept: publish although the gate has not passed, or although it replaces windows by flawed
-            ones or by those of an older plan, for this reason; it is kept with what it overrides.
-        who: who accepts; the user of this process unless given.
-        leave_out_damaged: take damaged files of the published tables out; their other windows are
-            then missing.
+        config: current settings.
+        replay_id: the replay.
+        spark: session for tables that cannot be written without Spark (see `spark_needed`); None:
+            such tables are rejected.
+        accept: reason for publishing although the gate has not passed, or although published
+            windows are replaced by flawed ones or by those of an older plan; it is stored together
+            with the objections.
+        who: the user who accepts; by default the user of this process.
+        leave_out_damaged: whether to remove damaged files from the published tables; their other
+            windows are then missing.
         crash: called after each step.
-        say: told what is done, in lines for people.
+        say: called with lines of progress for users.
 
     Raises:
         InputError: the replay is unknown, has not ended, or is abandoned; its plan was purged.
@@ -113,10 +116,10 @@ def publish(
             or older ones, and `accept` is not given.
         OverlapError: another process publishes one of its tables, or another replay runs on its
             range.
-        SparkNeeded: a table cannot be written without Spark, and `spark` is None; nothing of it was
+        SparkNeeded: a table cannot be written without Spark, and `spark` is None; nothing was
             committed.
-        TableError: a published table is not ours or does not fit, or what is staged is not what was
-            sealed.
+        TableError: a published table was not created by Rewindow or does not match, or a staged
+            table differs from its seals.
     """
     ledger = Ledger.open(config.ledger_url)
     plan = ledger.replays.get(check_whole(replay_id)).read_plan()
@@ -129,9 +132,9 @@ def publish(
         publisher = Publisher(spark, config, ledger, crash=crash, say=say)
         rolled = publisher.roll_all_forward(unfinished)
         replay = ledger.replays.get(replay_id)
-        there = _visible(config, ledger, replay_id, say)
-        if there is not None:
-            return result_of(config, ledger, there, already=True, rolled=rolled)
+        visible = _visible(config, ledger, replay_id, say)
+        if visible is not None:
+            return result_of(config, ledger, visible, already=True, rolled=rolled)
         checked = check_publishable(
             config,
             ledger,
@@ -162,25 +165,27 @@ def expected_publication(
     accept: str | None = None,
     leave_out_damaged: bool = False,
 ) -> PublicationPreview | PublicationResult:
-    """Returns what publishing a replay would do, after all checks that publishing makes; changes
-    nothing, no JVM.
+    """Returns the effect of publishing a replay, after all checks of `publish`, without changing
+    anything. No JVM.
 
     Args:
-        accept: as if publishing were accepted for this reason; nothing is entered.
-        leave_out_damaged: as if windows of damaged files were left out.
+        config: current settings.
+        replay_id: the replay.
+        accept: assume that a user accepts the publication for this reason; nothing is stored.
+        leave_out_damaged: assume that windows of damaged files are left out.
 
     Returns:
-        What it would do; what is there already where it is published.
+        The effect; the existing result if the replay is already published.
 
     Raises:
-        RewindowError: what publish would refuse.
+        RewindowError: the error that `publish` would raise.
     """
     ledger = Ledger.open(config.ledger_url)
     replay = ledger.replays.get(check_whole(replay_id))
     plan = replay.read_plan()
-    there = _visible(config, ledger, replay_id)
-    if there is not None and there.closed_at:
-        return result_of(config, ledger, there, already=True, rolled=[])
+    visible = _visible(config, ledger, replay_id)
+    if visible is not None and visible.closed_at:
+        return result_of(config, ledger, visible, already=True, rolled=[])
     checked = check_publishable(config, ledger, replay, plan, accept)
     versions = versions_of(checked.staged)
     publisher = Publisher(None, config, ledger, crash=crash_point)
@@ -199,7 +204,7 @@ def expected_publication(
         last=plan.last,
         windows=len(plan.range),
         tables=tuple(tables),
-        unfinished=tuple(sorted(one.number for one in unfinished)),
+        unfinished=tuple(sorted(publication.number for publication in unfinished)),
         flaws=checked.flaws,
         objections=checked.overrides,
     )
@@ -213,21 +218,27 @@ def check_publishable(
     accept: str | None = None,
     who: str | None = None,
 ) -> Publishable:
-    """Refuses a replay that has not ended, whose gate has not passed, or that would replace windows
-    by flawed or older ones. No JVM.
+    """Checks that a replay has ended, that its gate has passed, and that it does not replace
+    windows by flawed or older ones. No JVM.
 
-    An earlier acceptance counts for the gate alone: what is published may have changed since.
+    An earlier acceptance by a user only overrides the gate, because the published windows may have
+    changed since.
 
     Args:
-        accept: the reason for which the gate and all other objections are overridden.
-        who: who accepts, which is entered; None: nothing is.
+        config: current settings.
+        ledger: the ledger.
+        replay: the replay.
+        plan: its plan.
+        accept: reason for overriding the gate and all other objections.
+        who: the user who accepts, to be stored; None: nothing is stored.
 
     Raises:
-        InputError: it has not ended, is abandoned or a candidate (X19), or its staged tables were
-            purged.
-        GateError: its gate has not passed, was never run, or judged something else than what the
-            tables hold now; or it would replace windows by missing, lost, affected or older ones.
-        TableError: one of its tables, or a file of them, is not there.
+        InputError: it has not ended, is abandoned or a candidate, or its staged tables were purged.
+        GateError: its gate has not passed, was never run, or checked other contents than the
+            current ones; or it would replace windows by missing, lost, affected or older ones.
+        TableError: one of its tables, or a file of them, is missing.
+
+    Rules: X19
     """
     replay_id = replay.replay_id
     staged = check_ended(config, replay, plan)
@@ -239,7 +250,7 @@ def check_publishable(
         also = others if refusal else others[1:]
         refusal = refusal or GateError(
             f'replay "{replay_id}" cannot be published: {others[0]}',
-            hint="Replay its range again, or publish it all the same with a reason, which is kept: "
+            hint="Replay its range again, or publish it anyway with a reason, which is stored: "
             f'rewindow publish {replay_id} --accept "REASON"',
         )
         if also:
@@ -247,12 +258,12 @@ def check_publishable(
         raise refusal
     if accept is not None and who is not None:
         ledger.checks.accept(replay_id, accept, who, staged)
-    found = [gate.primary.partition(": ")[2]] if gate is not None else []
+    by_gate = [gate.primary.partition(": ")[2]] if gate is not None else []
     return Publishable(
         staged,
         flaws=flaws,
         accepted=accept or (accepted if gate is not None else None),
-        overrides=(*found, *others),
+        overrides=(*by_gate, *others),
     )
 
 
@@ -262,8 +273,8 @@ def _gate_objection(
     replay_id: str,
     staged: Contents,
 ) -> tuple[str | None, GateError | None]:
-    """Returns the reason of an acceptance that stands for the gate, and the error of a gate that
-    has not passed.
+    """Returns a user's reason for overriding the gate, if it is still valid, and the error of a
+    gate that has not passed.
     """
     checks = ledger.checks.newest(replay_id, limit=1)
     accepted = next(iter(ledger.checks.acceptances(replay_id)), None)
@@ -276,26 +287,27 @@ def _gate_objection(
             return None, changed
     if checks and checks[0].verdict == "passed":
         return reason, _changed_error(replay_id, checks[0].tables, staged, act="its gate judged")
-    found = f"its gate {checks[0].verdict}" if checks else "its gate was not run"
+    verdict = f"its gate {checks[0].verdict}" if checks else "its gate was not run"
     error = GateError(
-        f'replay "{replay_id}" cannot be published: {found}',
-        detail=f"It stays staged. Results: {config.state / checks[0].results}."
+        f'replay "{replay_id}" cannot be published: {verdict}',
+        detail=f"It remains staged. Results: {config.state / checks[0].results}."
         if checks
-        else "It stays staged.",
+        else "It remains staged.",
         hint=(
-            "Mend what it found and replay the range again"
+            "Correct the cause and replay the range again"
             if checks
             else f"Run it: rewindow check {replay_id}"
         )
-        + "; or publish it with --accept and a reason, which is kept.",
+        + "; or publish it with --accept and a reason, which is stored.",
     )
     return reason, error
 
 
 def check_ended(config: Config, replay: Replay, plan: Plan) -> Contents:
-    """Refuses a replay that has not ended, or that lacks a table; returns what its tables hold.
+    """Checks that a replay has ended and lacks no table; returns the contents of its tables.
 
-    Raises: see check_publishable.
+    Raises:
+        RewindowError: see check_publishable.
     """
     replay_id = replay.replay_id
     root = config.replay_root(replay_id)
@@ -303,18 +315,18 @@ def check_ended(config: Config, replay: Replay, plan: Plan) -> Contents:
         raise InputError(
             f'replay "{replay_id}" is a candidate, and cannot be published',
             detail=f"It was {plan.candidate.words}.",
-            hint=f"Put the new code where the settings find it, and replay the range: "
+            hint="Move the new code into a folder of applications, and replay the range: "
             f"rewindow replay {plan.application} --first {plan.first} --last {plan.last}",
         )
     if replay.state is ReplayState.ABANDONED or not Table.exists(root / CHECKPOINTS):
         why = (
             "is abandoned"
             if replay.state is ReplayState.ABANDONED
-            else "has no staged tables any more"
+            else "no longer has staged tables"
         )
         raise InputError(
             f'replay "{replay_id}" {why} and cannot be published',
-            hint=f"Replay its range anew: {plan.command}",
+            hint=f"Replay its range again: {plan.command}",
         )
     positions = staged_positions(root, plan)
     check_replay_format(root)
@@ -327,8 +339,9 @@ def check_ended(config: Config, replay: Replay, plan: Plan) -> Contents:
     if lost and replay.state in (ReplayState.ENDED, ReplayState.CHECKED):
         raise TableError(
             f'replay "{replay_id}" had ended, but has lost commits since: {lost}',
-            detail="The newest commits of these tables are gone; what else it staged is kept.",
-            hint=f"Compute again what is not there: rewindow replay --resume {replay_id}; then "
+            detail="The newest commits of these tables are missing; the other staged windows are "
+            "kept.",
+            hint=f"Compute the missing windows again: rewindow replay --resume {replay_id}; then "
             "check it again.",
         )
     if done < len(plan.range):
@@ -338,7 +351,7 @@ def check_ended(config: Config, replay: Replay, plan: Plan) -> Contents:
             hint=f"Run it to its end first: rewindow replay --resume {replay_id}",
         )
     for output in plan.staged:
-        Table.open(root / output.name)  # One that is gone is named, whatever was judged.
+        Table.open(root / output.name)  # Raises an error that names a missing table.
     return staged_contents(root)
 
 
@@ -348,8 +361,8 @@ def _changed_error(
     staged: Contents,
     act: str,
 ) -> GateError | None:
-    """Returns the error for a judgement of other contents than the present ones, which names the
-    tables that have changed since.
+    """Returns an error that lists the tables that have changed since they were checked; None if
+    none has.
     """
     if judged == staged:
         return None
@@ -364,14 +377,14 @@ def _changed_error(
         f'replay "{replay_id}" cannot be published: its tables are not what {act}',
         detail=f"Changed since: {', '.join(versions)}."
         if versions
-        else "What was judged then is not known.",
-        hint=f"Look at what is there now and judge that: rewindow check {replay_id}",
+        else "The contents at that time are unknown.",
+        hint=f"Check the current contents: rewindow check {replay_id}",
     )
 
 
 def _version(contents: Contents | None, name: str) -> str:
     table = (contents or {}).get(name)
-    return f"version {table['version']}" if table else "not there"
+    return f"version {table['version']}" if table else "missing"
 
 
 def _visible(
@@ -380,9 +393,9 @@ def _visible(
     replay_id: str,
     say: Say = lambda line: None,
 ) -> Publication | None:
-    """Returns the publication by which all of a replay is visible now, None when there is none.
+    """Returns the publication that makes all of a replay visible now, None if there is none.
 
-    One that a table no longer holds, as after a DROP, is none.
+    A publication that is no longer in a table, for example after a DROP, does not count.
     """
     publication = next(iter(effective_publications(ledger.publications.newest(replay_id))), None)
     if publication is None or ledger.publications.later_overlapping(publication.number):
@@ -399,7 +412,9 @@ def _details(
     plan: Plan,
     checked: Publishable,
 ) -> PublicationDetails:
-    """Returns all that finishing a publication needs, pinned to what was judged."""
+    """Returns all values that are needed to finish a publication, pinned to the checked
+    contents.
+    """
     root = config.replay_root(plan.replay_id)
     staged = versions_of(checked.staged)
     states = saved_states(Table.open(root / CHECKPOINTS, staged[CHECKPOINTS]))
@@ -414,7 +429,7 @@ def _details(
     ]
     related = related_acts(ledger, plan.application, names)
     in_effect = states_in_effect(related)
-    number = 1 + max((one.number for one in in_effect), default=0)
+    number = 1 + max((publication.number for publication in in_effect), default=0)
     facts = Table.open(root / FACTS, staged[FACTS])
     repeats = repeated_publications(config, ledger, plan, related, states=states, facts=facts)
     new = EffectivePublication(
@@ -430,7 +445,7 @@ def _details(
     # at most STATES_MAX are named, evenly spread, and those whose checkpoints are published.
     known = sorted(states)
     step = 1 + len(known) // STATES_MAX
-    told = {*known[::step], *kept, plan.first - 1}
+    named = {*known[::step], *kept, plan.first - 1}
     losses = losses_of(
         plan,
         facts,
@@ -448,7 +463,7 @@ def _details(
         staged_versions=staged,
         staged=checked.staged,
         checkpoints=tuple(kept),
-        states={window: states[window] for window in sorted(told) if window in states},
+        states={window: states[window] for window in sorted(named) if window in states},
         started_from=start,
         inputs={entry.stream: entry.table_id for entry in plan.inputs},
         stateful=tuple(stateful),

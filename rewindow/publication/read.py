@@ -1,4 +1,4 @@
-"""Pinned reading: several published tables at one instant, that of a publication. No JVM."""
+"""Reads several published tables at one consistent point, that of a publication. No JVM."""
 
 from __future__ import annotations
 
@@ -16,50 +16,51 @@ def read_published(
 ) -> dict[str, tuple[str, int]]:
     """Returns output to (path, version) of its published table, all as of one publication.
 
-    Tables are committed one after the other, so that their newest versions may show half a
-    publication; these never do.
+    Tables are committed one after the other, so their newest versions may show half of a
+    publication; the returned versions never do.
 
     Args:
-        publication: number of a publication or an undo; the newest that is closed unless given.
+        config: current settings.
+        application: the application.
+        publication: number of a publication or an undo; by default the newest that is closed.
 
     Raises:
-        InputError: nothing is published, or there is no such closed publication.
+        InputError: nothing is published, or the number is not that of a closed publication.
     """
     if not isinstance(application, str):
         raise InputError(
-            f"application {application!r} is no text",
-            hint='Name one application, such as project.read_published("alarms").',
+            f"application {application!r} is not a text",
+            hint='Name one application, such as rewindow.read_published(config, "alarms").',
         )
     ledger = Ledger.open(config.ledger_url)
     every = ledger.publications.newest(application=application, limit=1_000_000)
-    closed = [one for one in every if one.closed_at is not None and one.withdrawn is None]
-    if publication is not None and publication not in {one.number for one in closed}:
+    closed = [entry for entry in every if entry.closed_at is not None and entry.withdrawn is None]
+    if publication is not None and publication not in {entry.number for entry in closed}:
         newest = f"Its newest is {closed[0].number}." if closed else ""
         raise InputError(
-            f'publication {publication} of "{application}" is not there or not closed',
+            f'publication {publication} of "{application}" does not exist or is not closed',
             detail=newest,
         )
-    found: dict[str, tuple[str, int]] = {}
-    for one in closed:
-        for table in one.tables:
+    tables: dict[str, tuple[str, int]] = {}
+    for entry in closed:
+        for table in entry.tables:
             output = table.name.removeprefix(f"{application}.")
-            if (publication is None or one.number <= publication) and kind_of(
+            if (publication is None or entry.number <= publication) and kind_of(
                 table.name
             ) is Kind.DATA:
                 path = str(config.stream_table(table.name))
-                if output not in found:
+                if output not in tables:
                     version = table.version_after
-                    found[output] = (
-                        path,
-                        version_of(config, table.name, one.number) if version is None else version,
-                    )
-    if not found:
+                    if version is None:
+                        version = version_of(config, table.name, entry.number)
+                    tables[output] = (path, version)
+    if not tables:
         upstream, stop, output = application.partition(".")
-        hint = "rewindow publish REPLAY makes it so."
+        hint = "Publish a replay of it: rewindow publish REPLAY"
         if stop:
             hint = (
-                f'"{application}" is a stream: name its application, "{upstream}", and take '
+                f'"{application}" is a stream: pass its application, "{upstream}", and use '
                 f'the output "{output}".'
             )
         raise InputError(f'application "{application}" is not published', hint=hint)
-    return found
+    return tables

@@ -1,8 +1,9 @@
-"""Whether a replay has computed again what it replaces. The state at its end is then the one that
-was published there, even if that was not saved.
+"""Finds out whether a replay repeats the computation that it replaces. The state at its end is then
+equal to the published one, even if that was not saved.
 
-Outputs and state follow from the start state, the code, the configuration and the inputs. If all
-four are those of the replaced windows, and the outputs have the same digests, so has the state.
+Outputs and state depend on the start state, the code, the configuration and the inputs. If all four
+are equal to those of the replaced windows, and the outputs have the same digests, the states are
+equal, too.
 """
 
 from __future__ import annotations
@@ -35,17 +36,18 @@ def repeated_publications(
     states: Mapping[int, str],
     facts: Table,
 ) -> tuple[int, ...]:
-    """Returns the publications whose state at the end of its range a replay has computed again.
+    """Returns the numbers of the publications whose state at the end of its range a replay has
+    reproduced.
 
     A range that shows more than one publication is not compared.
 
     Args:
-        config: settings in force.
-        ledger: with the plans of what is replaced.
-        plan: the replay's.
-        acts: those of its application.
+        config: current settings.
+        ledger: the ledger, with the plans of replaced replays.
+        plan: the replay's plan.
+        acts: publications and undos of its application.
         states: window to the digest of the state that the replay saved.
-        facts: its facts.
+        facts: the replay's facts.
     """
     (_, act), *others = shown_without(acts, plan.range)
     if (
@@ -63,7 +65,7 @@ def repeated_publications(
 
 
 def _made_alike(config: Config, plan: Plan, other: Plan) -> bool:
-    # At most once may have lost windows to the state alone, which no digest of an output shows.
+    # At most once may have lost windows only from the state, which the outputs do not show.
     if plan.may_lose or other.may_lose or len(plan.inputs) != len(other.inputs):
         return False
     if plan.model_dump(include=_MADE_BY) != other.model_dump(include=_MADE_BY):

@@ -1,4 +1,4 @@
-"""What an act of publication came to, for people and for JSON."""
+"""The result of a publication or undo, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from rewindow.settings.config import Config
 
 @dataclass(frozen=True)
 class PublicationResult:
-    """What publishing or undoing has come to.
+    """The result of publishing a replay, or of an undo.
 
     Attributes:
-        number: the publication; its tables' commits carry it.
-        already: nothing had to be done, or only what a killed publisher had left.
-        versions: table to the version that it has now.
-        lost: output to the number of windows that at most once gave up; they are missing in what is
-            published.
-        state_lacks: windows that the state never saw, as [first, last]; the published checkpoint
-            lacks them too.
-        stale: [table, first, last] of everything stale now; `replay_next` is what to replay first.
-        rolled_forward: publications of killed publishers that were finished on the way.
-        withdrawn: why it was given up; None as a rule.
-        accepted: the reason for which it was published; None where nothing spoke against it.
-        overrides: what spoke against it, a line for each.
-        horizon: for how long this can be undone, in words.
+        number: the publication's number, which is stored in the commits of its tables.
+        already: whether nothing had to be done, except for finishing the work of a killed
+            publisher.
+        versions: table to its current version.
+        lost: output to the number of windows that at most once gave up; they are missing in the
+            published table.
+        state_lacks: windows that are missing from the state, as [first, last]; the published
+            checkpoint lacks them, too.
+        stale: [table, first, last] of all stale windows; `replay_next` is the range to replay
+            first.
+        rolled_forward: publications of killed publishers that were finished first.
+        withdrawn: why it was withdrawn; usually None.
+        accepted: the reason for publishing in spite of objections; None without objections.
+        overrides: the objections, one line each.
+        horizon: for how long it can be undone, in words.
     """
 
     number: int
@@ -55,7 +57,7 @@ class PublicationResult:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> PublicationResult:
-        """Returns the result that JSON values say, see to_json."""
+        """Returns the result with the given JSON values, see to_json."""
         stale = [(table, first, last) for table, first, last in values["stale"]]
         following = values["replay_next"] and tuple(values["replay_next"])
         return cls(**{**values, "stale": stale, "replay_next": following})
@@ -69,7 +71,7 @@ def result_of(
     rolled: list[int],
     already: bool = False,
 ) -> PublicationResult:
-    """Returns what an act came to, with what is stale now."""
+    """Returns the result of a publication or undo, with all currently stale windows."""
     application = ledger.replays.get(publication.replay_id).application
     stale = [(row.table_name, row.first, row.last) for row in ledger.stale.ranges(application)]
     first = min(((first, last) for _, first, last in stale), default=None)

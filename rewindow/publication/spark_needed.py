@@ -1,8 +1,9 @@
-"""When a publication needs Spark: tables with features that delta-rs does not keep, and columns
-that it cannot digest.
+"""Decides whether a publication needs Spark: for tables with features that delta-rs does not
+support correctly, and columns that it cannot digest.
 
-Everything else is published by files, without a JVM. Delta-rs refuses to commit to what it does not
-know; what is listed here it would commit to, and get wrong or leave unchecked.
+All other tables are published by files, without a JVM. delta-rs rejects commits to tables with
+unknown features. The features that are checked here are those that delta-rs would commit to, but
+handle incorrectly or not check.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ _KEPT = {
     "v2Checkpoint",
 }
 _SEEN_OTHERWISE = {"columnMapping", "generatedColumns", "identityColumns", "checkConstraints"}
-"""Features of the protocol that matter only where a property or a column makes use of them."""
+"""Features of the protocol that matter only if a property or a column uses them."""
 _OF_COLUMNS = ("delta.generationExpression", "delta.invariants", "delta.identity.start")
 
 
 class SparkNeeded(Exception):
-    """A publication cannot go on without Spark; nothing was committed to the table that asks for
+    """A publication cannot continue without Spark; nothing was committed to the table that needs
     it.
     """
 
 
 def reason_for_spark(table: Table, touched: Callable[[], Iterable[DataFile]]) -> str:
-    """Returns why a commit to a table, or reading files of it, needs Spark; empty when it does not.
+    """Returns why a commit to a table, or reading files of it, needs Spark; empty if it does not.
 
     Args:
-        table: as it is now, or at the version that is read.
-        touched: gives its files that are removed, cut or read; called where that matters.
+        table: the table at the version that is read or committed to.
+        touched: returns its files that are removed, cut or read; called only if they matter.
     """
     name = table.path.name
     properties = table.properties

@@ -1,15 +1,17 @@
-"""Which files of a staged output can become part of a published table as they are, and which rows
-must be written.
+"""Decides which files of a staged output can be linked into a published table unchanged, and which
+rows must be rewritten.
 
-A file is taken whole if it has the columns of the published table, lies in the range, and readers
-take each of its rows (R52). That is judged by counts: files of one attempt whose windows overlap
-are one unit, and it is whole if it has as many rows as were sealed in its windows by that attempt.
-What is left over, such as the part of a superseded attempt that readers still take, is written row
-by row.
+A file is linked if it has the columns of the published table, all its windows are in the range, and
+readers see each of its rows. The last condition is checked by counts: files of one attempt with
+overlapping windows form a unit, and a unit is linked if it has as many rows as that attempt sealed
+in its windows. All other rows, such as the rows of a superseded attempt that readers still see, are
+rewritten.
 
-Every file must have the size and the number of rows that the log of its table says, and one that is
-taken whole the bytes that it had when it was written, by the checksum noted then. Where none is
-known, as of a table whose log was cleaned, its rows are read and held against the seals.
+Every file must have the size and number of rows that the log of its table lists, and a linked file
+must have the recorded checksum. If there is no recorded checksum, for example because the log was
+cleaned, its rows are read and compared with the seals.
+
+Rules: R52
 """
 
 from __future__ import annotations
@@ -36,9 +38,9 @@ class StagedFiles:
 
     Attributes:
         whole: files that are linked.
-        rows: the output with the seals of those windows alone whose rows are written.
-        doubtful: the output with the seals of those windows whose rows must be held against them
-            first.
+        rows: the output, with the seals of only those windows whose rows are rewritten.
+        doubtful: the output, with the seals of those windows whose rows must be compared with the
+            seals first.
     """
 
     whole: list[DataFile]
@@ -47,7 +49,7 @@ class StagedFiles:
 
     @property
     def unnoted(self) -> int:
-        """Number of the whole files of which no checksum is known; their rows are doubtful."""
+        """Number of linked files without a recorded checksum; their rows are doubtful."""
         return sum(1 for file in self.whole if not file.checksum)
 
 
@@ -56,8 +58,8 @@ class _Unit:
     """Files of one attempt whose windows overlap.
 
     Attributes:
-        windows: where their windows lie in the seals.
-        sealed: for each of these, whether this attempt sealed it.
+        windows: the slice of the seals that has their windows.
+        sealed: for each of these seals, whether this attempt created it.
     """
 
     files: list[DataFile]
@@ -69,7 +71,7 @@ def staged_files(staged: StagedOutput) -> StagedFiles:
     """Returns how a staged output is published.
 
     Raises:
-        TableError: a file is not there, or has another size, number of rows or bytes than when it
+        TableError: a file is missing, or its size, number of rows or bytes have changed since it
             was written.
     """
     attempts = staged.seals["attempt"].to_numpy()
@@ -98,19 +100,19 @@ def _check_bytes(staged: StagedOutput, files: list[DataFile]) -> None:
         raise TableError(
             f'{named} of staged output "{staged.output.name}" cannot be read',
             detail=f"{error.strerror}. Nothing was published.",
-            hint="Look at the disk, then publish again.",
+            hint="Check the disk, then publish again.",
         ) from error
     if wrong:
         others = [f"{file.first} to {file.last}" for file in wrong[1:]]
         more = (
-            f". So have {len(others)} other files, of windows {', '.join(others[:10])}"
+            f". The same is true for {len(others)} other files, of windows {', '.join(others[:10])}"
             if others
             else ""
         )
         raise _altered(
             staged,
             wrong[0],
-            "It has other bytes than were written, of the same number, as noted in table "
+            f"Its size is right, but its bytes do not match the checksum in table "
             f'"{staged.table.path.name}"{more}',
         )
 
@@ -120,9 +122,7 @@ def _only(staged: StagedOutput, windows: Any) -> StagedOutput:
 
 
 def _units(staged: StagedOutput, attempts: Any) -> Iterator[_Unit]:
-    """Yields the units of files that may be linked; none where `offset` is a column of the
-    events.
-    """
+    """Yields the units of files that may be linked; none if `offset` is an event column."""
     if "offset" in staged.events.names:
         return
     ids = staged.seals["window_id"].to_numpy()
@@ -148,7 +148,7 @@ def _units(staged: StagedOutput, attempts: Any) -> Iterator[_Unit]:
 
 
 def _overlapping(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
-    """Yields files in units, ascending: those of two units have no window in common."""
+    """Yields files in units, ascending; files of different units have no window in common."""
     unit: list[DataFile] = []
     end = 0
     for file in sorted(files, key=lambda file: file.first or 0):
@@ -162,16 +162,17 @@ def _overlapping(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
 
 
 def _attempt_of(staged: StagedOutput, file: DataFile, logged: Mapping[str, int]) -> int | None:
-    """Returns the one attempt whose rows a file has; None when it has several, or does not say.
+    """Returns the attempt whose rows a file has; None if it has rows of several, or if that is
+    unknown.
 
     Args:
         staged: the output.
-        file: one of its files; where its checksum is known, that vouches for its content, else its
-            footer is read.
-        logged: of the files of which the log says it, that attempt.
+        file: one of its files. If its checksum is recorded, its content is checked later; otherwise
+            its footer is read.
+        logged: file to its attempt, for files whose attempt is in the log.
 
     Raises:
-        TableError: the file is not what the log says.
+        TableError: the file does not match the log.
     """
     path = location(file.path)
     try:
@@ -187,32 +188,29 @@ def _attempt_of(staged: StagedOutput, file: DataFile, logged: Mapping[str, int])
         raise _altered(
             staged,
             file,
-            f"It has {size} bytes and {footer.num_rows} rows, written were {file.size} and "
-            f"{file.rows}",
+            f"It has {size} bytes and {footer.num_rows} rows, but {file.size} bytes and "
+            f"{file.rows} rows were written",
             # Size and rows are compared with the log, whose entry may be damaged, too.
             ", or the log that describes it,",
         )
     # None stands for a row group without statistics, whose rows may be of any attempt.
-    place = list(footer.schema.names).index("attempt")
+    index = list(footer.schema.names).index("attempt")
     bounds: set[int | None] = set()
     for group in map(footer.row_group, range(footer.num_row_groups)):
         if group.num_rows:
-            found = group.column(place).statistics
-            bounds |= {found.min, found.max} if found and found.has_min_max else {None}
+            statistics = group.column(index).statistics
+            has_bounds = statistics and statistics.has_min_max
+            bounds |= {statistics.min, statistics.max} if has_bounds else {None}
     has_one = len(bounds) == 1 and file.first is not None and file.last is not None
     return bounds.pop() if has_one else None
 
 
 def _altered(staged: StagedOutput, file: DataFile, why: str, other: str = "") -> TableError:
-    held = (
-        "windows that are not known"
-        if file.first is None
-        else f"windows {file.first} to {file.last}"
-    )
+    held = "unknown windows" if file.first is None else f"windows {file.first} to {file.last}"
     name = location(file.path).name
     return TableError(
         f'file "{name}" of staged output "{staged.output.name}"{other} is damaged: {held} cannot '
         "be published",
         detail=f"{why.rstrip('.')}. Nothing was published.",
-        hint="Put the file back from a copy, or plan the range again.",
+        hint="Restore the file from a backup, or plan the range again.",
     )

@@ -1,7 +1,7 @@
-"""What readers see of a staged output, as Arrow rows, and in the shape of a published stream. No
-JVM.
+"""The rows of a staged output that readers see, as Arrow tables and in the form of a published
+stream. No JVM.
 
-Rows are taken in parts of whole windows with about a million tuples each, so that memory does not
+Rows are read in parts of whole windows with about a million tuples each, so that memory does not
 grow with the range.
 """
 
@@ -29,12 +29,11 @@ TUPLES_PER_FILE = 1_000_000
 
 @dataclass(frozen=True)
 class StagedOutput:
-    """A staged output of a replay, pinned to the version that is published.
+    """A staged output of a replay, pinned to the version to publish.
 
     Attributes:
         table: the staged table.
-        seals: what was sealed, a row for each window, ascending (see
-            `rewindow.facts.readers.staged_seals`).
+        seals: its seals, one row per window, ascending (see `rewindow.facts.readers.staged_seals`).
     """
 
     plan: Plan
@@ -49,14 +48,14 @@ class StagedOutput:
 
     @property
     def stream_schema(self) -> pa.Schema:
-        """The columns that its rows have in a published stream."""
+        """The columns of its rows in a published stream."""
         return self.as_stream(
             self.table.schema.empty_table().select(["window_id", *self.events.names])
         ).schema
 
     def parts(self) -> Iterator[WindowRange]:
-        """Yields ranges of windows that together have all tuples, each with about as many as a file
-        is to have.
+        """Yields ranges of windows that together contain all tuples, each with about
+        TUPLES_PER_FILE of them.
         """
         if not self.seals.num_rows:
             return
@@ -68,29 +67,31 @@ class StagedOutput:
             yield WindowRange(int(windows[start]), int(windows[end - 1]))
 
     def rows(self, windows: WindowRange) -> pa.Table:
-        """Returns the rows of a range that readers see: of each window those of the newest sealed
-        attempt (R52).
+        """Returns the rows of a range that readers see: for each window those of the newest sealed
+        attempt.
+
+        Rules: R52
         """
         files = self.table.files(windows.first, windows.last)
         columns = ["window_id", "attempt", *self.events.names]
         with self.table.reading(*files):
-            found = read_rows(files, self.table.schema, columns, inside(windows))
+            rows = read_rows(files, self.table.schema, columns, inside(windows))
         ids = self.seals["window_id"].to_numpy()
         attempts = self.seals["attempt"].to_numpy()
-        place = np.minimum(
-            np.searchsorted(ids, found["window_id"].to_numpy()),
+        index = np.minimum(
+            np.searchsorted(ids, rows["window_id"].to_numpy()),
             max(0, len(ids) - 1),
         )
-        seen = (ids[place] == found["window_id"].to_numpy()) & (
-            attempts[place] == found["attempt"].to_numpy()
+        seen = (ids[index] == rows["window_id"].to_numpy()) & (
+            attempts[index] == rows["attempt"].to_numpy()
         )
-        return found.filter(pa.array(seen)).drop_columns(["attempt"])
+        return rows.filter(pa.array(seen)).drop_columns(["attempt"])
 
     def check(self, rows: pa.Table, windows: WindowRange) -> None:
-        """Compares rows of a range with the seals that were certified and checked.
+        """Compares rows of a range with their seals.
 
         Raises:
-            TableError: a window holds something else; nothing has been published.
+            TableError: a window differs from its seal; nothing was published.
         """
         ids = self.seals["window_id"]
         mine = pc.and_(pc.greater_equal(ids, windows.first), pc.less_equal(ids, windows.last))
@@ -101,18 +102,18 @@ class StagedOutput:
         )
         for row in wrong.slice(0, 1).to_pylist():
             raise TableError(
-                f'window {row["window_id"]} of staged output "{self.output.name}" is not what was '
-                "sealed: it holds "
-                f"{row['tuples']} tuples, sealed were {row['sealed']}",
-                detail="Its files were altered or damaged after the replay. Nothing was published.",
+                f'window {row["window_id"]} of staged output "{self.output.name}" differs from '
+                f"its seal: it has {row['tuples']} tuples, but {row['sealed']} were sealed",
+                detail="Its files were changed or damaged after the replay. Nothing was published.",
                 hint="Plan the range again.",
             )
 
     def as_stream(self, rows: pa.Table) -> pa.Table:
-        """Returns rows in the shape of a recorded stream, ordered by window and offset.
+        """Returns rows in the form of a recorded stream, ordered by window and offset.
 
-        `offset` counts from 0 in each window in the order of the declared key, ties by all other
-        columns; `arrived_at` is the output's own, else the start of the window.
+        `offset` counts from 0 in each window in the order of the declared key, then of all other
+        columns. `arrived_at` is the output's own column, if it has one; otherwise the start of the
+        window.
         """
         if "arrived_at" not in rows.column_names:
             grid = self.plan.grid
@@ -139,11 +140,11 @@ class StagedOutput:
 
 
 def outside(windows: WindowRange) -> pc.Expression:
-    """Returns the condition that a row is not of a range; so are rows without a window."""
+    """Returns the condition that a row is not in a range; rows without a window fulfil it."""
     window = pc.field("window_id")
     return window.is_null() | (window < windows.first) | (window > windows.last)
 
 
 def inside(windows: WindowRange) -> pc.Expression:
-    """Returns the condition that a row is of a range."""
+    """Returns the condition that a row is in a range."""
     return (pc.field("window_id") >= windows.first) & (pc.field("window_id") <= windows.last)

@@ -1,4 +1,4 @@
-"""The steps of a publication or an undo, in order; a crash point follows each (see
+"""The steps of a publication or an undo, in order; each is followed by a crash point (see
 `rewindow.crash`).
 """
 
@@ -8,20 +8,20 @@ from collections.abc import Callable
 from enum import StrEnum
 
 Crash = Callable[[str, int], None]
-"""Called with a step's name and which time it is reached, from 1."""
+"""Called with a step's name and the count of times that it was reached, starting at 1."""
 
 
 class PublishStep(StrEnum):
-    """Steps of a publication; those of a table happen once for each of its tables, numbered from 1.
+    """Steps of a publication; those for a table happen once per table and are numbered from 1.
 
-    | killed after | what is there | the next publisher of the application |
+    | killed after | existing so far | action of the next publisher of the application |
     | --- | --- | --- |
-    | prepared | perhaps new empty tables, a lease | begins anew |
-    | opened | an open row in the ledger | commits to every table |
-    | table_committed | a commit that the ledger does not know | sees its number there, marks it |
+    | prepared | perhaps new empty tables, a lease | starts from the beginning |
+    | opened | an open entry in the ledger | commits to every table |
+    | table_committed | a commit that the ledger does not list | finds its number, marks it done |
     | table_marked | some tables new, some old | commits to the others |
-    | settled | everything but the closing | closes |
-    | closed | all of it | changes nothing |
+    | settled | everything except the closing | closes it |
+    | closed | everything | changes nothing |
     """
 
     PREPARED = "prepared"

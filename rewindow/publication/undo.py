@@ -1,9 +1,8 @@
-"""Taking back: the undo of a publication, and the withdrawal of an act that was begun and cannot be
-finished.
+"""Takes publications back: the undo of a finished publication, and the withdrawal of an unfinished
+one.
 
-Both put tuples, seals and checkpoints of the range into the state in which they would be without
-the act. Which versions of the tables show that follows from the acts over the range
-(`rewindow.publication.history`).
+Both restore tuples, seals and checkpoints of the range to their content without that publication.
+`rewindow.publication.history` finds the table versions that have this content.
 """
 
 from __future__ import annotations
@@ -50,13 +49,13 @@ _WITHDRAWN = "withdrawn on request"
 
 @dataclass(frozen=True)
 class DamagePolicy:
-    """What to do about files that cannot simply be put back.
+    """What to do about files that cannot be restored directly.
 
     Attributes:
-        leave_out: leave the windows of damaged ones out.
-        command: the command that would.
-        say: told what is left out.
-        spark_for: told a table that needs Spark and why, before anything is begun.
+        leave_out: whether to leave out the windows of damaged files.
+        command: the command to repeat for leaving them out.
+        say: called with a line about the windows that are left out.
+        spark_for: called with a table that needs Spark and the reason, before anything is changed.
     """
 
     leave_out: bool
@@ -74,22 +73,24 @@ def undo(
     crash: Crash = crash_point,
     say: Say = lambda line: None,
 ) -> PublicationResult:
-    """Takes a replay's publications back: its range again shows what it would show without them.
-
-    Again it changes nothing.
+    """Undoes a replay's publications: its range then shows the content that it would have without
+    them. A repeated call has no effect.
 
     Args:
+        config: current settings.
+        replay_id: the replay.
         spark: see publish.
-        leave_out_damaged: windows whose files are damaged, now or in the versions before, are
-            missing afterwards.
+        leave_out_damaged: whether windows of damaged files, in the current or the restored
+            versions, may be missing afterwards.
         crash: called after each step.
-        say: told what is done, in lines for people.
+        say: called with lines of progress for users.
 
     Raises:
         SparkNeeded: see publish.
-        InputError: the replay is not published, or a later publication overlaps it (names that).
-        TableError: the versions before were removed by VACUUM or log cleanup; a file is damaged
-            (names its windows).
+        InputError: the replay is not published, or a later publication, which the message names,
+            overlaps it.
+        TableError: the earlier versions were removed by VACUUM or a log cleanup; a file is damaged
+            (the message has its windows).
         OverlapError: another process publishes one of its tables, or another replay runs on its
             range.
     """
@@ -134,18 +135,20 @@ def withdraw(
     crash: Crash = crash_point,
     say: Say = lambda line: None,
 ) -> PublicationResult:
-    """Gives up the publication or the undo of a replay that was begun; the tables show again what
-    they showed before.
+    """Withdraws an unfinished publication or undo of a replay; the tables then show their previous
+    content. A repeated call has no effect.
 
-    The staged tables are not needed for it. Again it changes nothing.
+    The staged tables are not needed.
 
     Args:
+        config: current settings.
+        replay_id: the replay.
         spark, leave_out_damaged, crash, say: see undo.
 
     Raises:
-        InputError: nothing of the replay was begun and left open.
-        TableError: the versions before were removed by VACUUM or log cleanup; a file is damaged
-            (names its windows).
+        InputError: the replay has no unfinished publication.
+        TableError: the earlier versions were removed by VACUUM or a log cleanup; a file is damaged
+            (the message has its windows).
         OverlapError: another process publishes one of its tables.
     """
     ledger = Ledger.open(config.ledger_url)
@@ -165,9 +168,9 @@ def withdraw(
             if newest is not None and (newest.kind == WITHDRAW or newest.withdrawn is not None):
                 return result_of(config, ledger, newest, already=True, rolled=rolled)
             raise InputError(
-                f'replay "{replay_id}" has no publication that was begun and left open',
-                detail=f"It is {replay.state}.",
-                hint=f"Take back a publication that was finished with: rewindow undo {replay_id}",
+                f'replay "{replay_id}" has no unfinished publication',
+                detail=f"Its state is: {replay.state}.",
+                hint=f"Undo a finished publication with: rewindow undo {replay_id}",
             )
         (begun,) = mine
         crash(PublishStep.PREPARED, 1)
@@ -195,7 +198,7 @@ def open_undo(
     spare: DamagePolicy,
     crash: Crash,
 ) -> Publication:
-    """Enters an undo once it is sure that what it puts back is there."""
+    """Records an undo in the ledger, after checking that every file that it restores exists."""
     names = names_of(newest.tables)
     acts = related_acts(ledger, application, names)
     left = [act for act in acts if act.replay_id != newest.replay_id]
@@ -221,7 +224,7 @@ def open_undo(
             newest.number,
             versions,
             details,
-        )  # Refuses, by name, what later ones cover.
+        )  # Raises an error if a later publication covers the range.
     except Exception:
         ledger.leases.release(newest.replay_id)
         raise
@@ -234,8 +237,8 @@ def _open_withdrawal(
     application: str,
     spare: DamagePolicy,
 ) -> Publication:
-    """Enters a withdrawal once it is sure that what it puts back is there; its leases are those of
-    the act.
+    """Records a withdrawal in the ledger, after checking that every file that it restores exists.
+    It keeps the leases of the unfinished publication.
     """
     names = [table.name for table in begun.tables if Table.exists(config.stream_table(table.name))]
     acts = related_acts(ledger, application, names)
@@ -262,13 +265,16 @@ def _details(
     left: list[Publication],
     spare: DamagePolicy,
 ) -> PublicationDetails:
-    """Returns all that finishing needs: the versions to put back, of tables that hold the act, and
-    what is stale then.
+    """Returns all values that are needed to finish an undo: the versions to restore, for tables
+    that contain the undone publication, and the windows that are stale afterwards.
 
     Args:
-        taken: the act that is taken back.
-        acts: it and all that are related to it.
-        left: those of them that then count.
+        config: current settings.
+        ledger: the ledger.
+        taken: the publication or undo that is taken back.
+        application: its application.
+        acts: all related publications and undos, including `taken`.
+        left: those of them that remain in effect.
         spare: what to do about damaged files.
 
     Raises:
@@ -276,8 +282,8 @@ def _details(
     """
     names = names_of(taken.tables)
     holding = [name for name in names if taken.closed_at or is_begun(config, name, taken)]
-    found = find_put_back(config, taken, acts, left=left, names=holding)
-    for name, pieces in found.items():
+    restored = find_put_back(config, taken, acts, left=left, names=holding)
+    for name, pieces in restored.items():
         if kind_of(name) is Kind.DATA and (
             reason := reason_to_put_back_with_spark(config, name, taken.range, pieces=pieces)
         ):
@@ -291,16 +297,16 @@ def _details(
         acts=acts,
         in_effect=states_in_effect(left),
     )
-    before, now = find_damaged(config, taken, found)
+    before, now = find_damaged(config, taken, restored)
     if before and not spare.leave_out:
         raise damaged_error(before, spare.command)
     resolve_damage(config, now, spare.leave_out, command=spare.command, say=spare.say)
     for entry in before:
         spare.say(
             f'{entry.table}: windows {entry.windows} of damaged file "{entry.file.name}" cannot be '
-            "put back"
+            "restored"
         )
-    put_back = {name: tuple(pieces) for name, pieces in without_damaged(found, before).items()}
+    put_back = {name: tuple(pieces) for name, pieces in without_damaged(restored, before).items()}
     return PublicationDetails(
         application,
         put_back=put_back,
@@ -317,10 +323,11 @@ def find_put_back(
     left: list[Publication],
     names: Iterable[str],
 ) -> dict[str, list[PutBack]]:
-    """Returns, for some tables of an act, what is put back when it is taken back, all of it there;
-    changes nothing.
+    """Returns the ranges and versions that an undo restores in some tables, after checking that
+    their files exist. Changes nothing.
 
     Args:
+        config: current settings.
         taken, acts, left: see _details.
         names: the tables.
 
@@ -329,21 +336,21 @@ def find_put_back(
             created again.
     """
     remaining = [act.number for act in effective_publications(left)]
-    found = {}
+    restored = {}
     for name in names:
         table_id = same_table(config, taken, name).id
         on_table = []
         for act in acts:
-            # Acts on a table of this name that was deleted have left nothing in the present one.
+            # Publications to a deleted table of the same name do not affect the current one.
             is_here = act.details.table_ids.get(name, table_id) == table_id
             if is_here and act.withdrawn is None and name in set(names_of(act.tables)):
                 on_table.append(act)
-        found[name] = versions_without(on_table, name, taken, left=remaining)
-        for piece in found[name]:
+        restored[name] = versions_without(on_table, name, taken, left=remaining)
+        for piece in restored[name]:
             files_of(config, name, piece)
             if kind_of(name) is Kind.CHECKPOINTS:
                 check_states(config, name, piece)
-    return found
+    return restored
 
 
 def find_damaged(
@@ -351,8 +358,8 @@ def find_damaged(
     taken: Publication,
     put_back: Mapping[str, Sequence[PutBack]],
 ) -> tuple[list[DamagedFile], list[DamagedFile]]:
-    """Returns the damaged files of what is put back, and of what an act's tables hold now; changes
-    nothing.
+    """Returns the damaged files of the versions to restore, and those of the current tables.
+    Changes nothing.
     """
     before: list[DamagedFile] = []
     for name, pieces in put_back.items():
@@ -366,51 +373,50 @@ def without_damaged(
     put_back: Mapping[str, list[PutBack]],
     damage: list[DamagedFile],
 ) -> dict[str, list[PutBack]]:
-    """Returns what is put back without the windows of damaged files; a window is left out of a
-    stream's every table.
+    """Returns the pieces to restore without the windows of damaged files; such a window is left out
+    of all tables of a stream.
     """
-    whole = {}
+    intact = {}
     for name, pieces in put_back.items():
-        gone = [file.windows for file in damage if stream_of(file.table) == stream_of(name)]
-        whole[name] = without_windows(pieces, gone)
-    return whole
+        damaged = [file.windows for file in damage if stream_of(file.table) == stream_of(name)]
+        intact[name] = without_windows(pieces, damaged)
+    return intact
 
 
 def newest_act(ledger: Ledger, replay: Replay) -> Publication:
-    """Returns what was done last for a replay, but for what was withdrawn and its withdrawal.
+    """Returns the newest publication or undo of a replay, ignoring withdrawn ones and withdrawals.
 
     Raises:
-        InputError: nothing was.
+        InputError: there is none.
     """
     acts = ledger.publications.newest(replay.replay_id)
     if not acts:
         raise InputError(
-            f'replay "{replay.replay_id}" is {replay.state} and was never published: there is '
-            "nothing to undo"
+            f'replay "{replay.replay_id}" is {replay.state} and was never published, so it cannot '
+            "be undone"
         )
     for act in acts:
         if act.withdrawn is None and act.kind != WITHDRAW:
             return act
     raise InputError(
-        f'replay "{replay.replay_id}" was never published: its publications were given up'
+        f'replay "{replay.replay_id}" was never published: its publications were withdrawn'
     )
 
 
 def same_table(config: Config, publication: Publication, name: str) -> Table:
-    """Returns a published table, if it is the one that a publication was committed to.
+    """Returns a published table if it is the one that a publication was committed to.
 
     Raises:
-        TableError: it was deleted and made anew since, so that nothing of before can be put back
-            into it.
+        TableError: it was deleted and created again, so earlier versions cannot be restored.
     """
     table = open_published(config, name)
     before = publication.details.table_ids.get(name, table.id)
     if before != table.id:
         raise TableError(
             f'table "{name}" is another one than publication {publication.number} was committed to',
-            detail=f"It was table {before}, there is {table.id}: it was deleted and made anew. "
-            "Nothing was changed.",
-            hint="Publish what you want to see there, such as: rewindow publish "
+            detail=f"It was table {before} and is now table {table.id}: it was deleted and "
+            "created again. Nothing was changed.",
+            hint="Publish the content that it should have, such as: rewindow publish "
             f"{publication.replay_id}",
         )
     return table

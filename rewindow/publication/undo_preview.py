@@ -1,4 +1,6 @@
-"""What an undo would do, after all checks that an undo makes; changes nothing, starts no JVM."""
+"""Computes the effect of an undo, after all checks of `undo`, without changing anything. Starts no
+JVM.
+"""
 
 from __future__ import annotations
 
@@ -28,20 +30,20 @@ def expected_undo(
     *,
     leave_out_damaged: bool = False,
 ) -> PublicationPreview | PublicationResult:
-    """Returns what taking a replay's publications back would do.
+    """Returns the effect of undoing a replay's publications.
 
-    Of an undo that was begun and left open, that is what is left to do.
+    For an unfinished undo it returns the remaining part.
 
     Args:
-        config: settings in force.
+        config: current settings.
         replay_id: the replay.
-        leave_out_damaged: as if windows of damaged files were left out.
+        leave_out_damaged: assume that windows of damaged files are left out.
 
     Returns:
-        What it would do; what was done where it is undone already.
+        The effect; the existing result if the replay is already undone.
 
     Raises:
-        RewindowError: what undo would refuse.
+        RewindowError: the error that `undo` would raise.
     """
     ledger = Ledger.open(config.ledger_url)
     replay = ledger.replays.get(replay_id)
@@ -76,7 +78,9 @@ def expected_undo(
         last=newest.last,
         windows=len(newest.range),
         tables=tuple(tables),
-        unfinished=tuple(one.number for one in ledger.publications.unfinished(names)),
+        unfinished=tuple(
+            publication.number for publication in ledger.publications.unfinished(names)
+        ),
         shows=tuple(shows),
     )
 
@@ -89,17 +93,17 @@ def _put_back(
     left: list[Publication],
     leave_out_damaged: bool,
 ) -> dict[str, list[PutBack]]:
-    """Returns table to what is put back into it, see find_put_back."""
+    """Returns table name to the pieces to restore, see find_put_back."""
     if newest.kind == UNDO:
-        left_to_do = {}
+        remaining = {}
         for table in newest.tables:
             if not table.done:
-                left_to_do[table.name] = list(newest.details.put_back.get(table.name, ()))
-        return left_to_do
+                remaining[table.name] = list(newest.details.put_back.get(table.name, ()))
+        return remaining
     ledger.publications.check_uncovered(newest.number)
     names = [same_table(config, newest, table.name).path.name for table in newest.tables]
-    found = find_put_back(config, newest, acts, left=left, names=names)
-    before, now = find_damaged(config, newest, found)
+    restored = find_put_back(config, newest, acts, left=left, names=names)
+    before, now = find_damaged(config, newest, restored)
     if (before or now) and not leave_out_damaged:
         raise damaged_error(before or now, f"rewindow undo {newest.replay_id}")
-    return without_damaged(found, before)
+    return without_damaged(restored, before)

@@ -1,5 +1,5 @@
-"""Judges what a replay staged: one report line per window, a suite of expectations, and a gate that
-counts both.
+"""Checks the output of a replay: a report with one row per window, a suite of expectations on it,
+and a gate that decides whether the replay may be published.
 """
 
 from rewindow.quality.findings import Finding, GateRun, failures, runs

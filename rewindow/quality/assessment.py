@@ -1,16 +1,16 @@
-"""From what Great Expectations said to what we make of it. The library passes in four ways what it
-did not check:
+"""Converts a result of Great Expectations to check outcomes. The library reports success for checks
+that did not run, in four ways:
 
-1. An expectation whose class is unknown is dropped from its suite; a suite of one such expectation
-   succeeds.
-2. A frame of another session is not looked at; the previous one is, under the same view name.
-3. So it is when two threads validate at once.
+1. An expectation of an unknown class is dropped from its suite; a suite with only that expectation
+  succeeds.
+2. A frame of another session is ignored, and the previous frame with the same view name is checked.
+3. The same happens when two threads validate at the same time.
 4. An empty frame satisfies nearly every expectation.
 
-So nothing here reads `success` of the whole. Every check of the suite must have come back, by id;
-the frame must be the one that was handed over, by fingerprint; it must have as many rows as the
-range has windows, and every check that counts rows must have counted all of them; and what raised
-has not passed.
+Therefore this module does not use `success` of the whole result. Every check of the suite must be
+in the result, by id; the checked frame must be the one that was passed, by fingerprint; the report
+must have one row per window of the range; every check that counts rows must have counted all of
+them; and a check that raised an exception has not passed.
 """
 
 from __future__ import annotations
@@ -37,20 +37,22 @@ def assess(
     """Returns the outcome of every check, in the suite's order.
 
     Raises:
-        GateError: something of the suite or of the report was not evaluated.
+        GateError: a part of the suite or of the report was not evaluated.
     """
     check_frame(evaluation, suite, report, windows=windows)
-    found = {entry["expectation_config"].get("id"): entry for entry in evaluation.result["results"]}
-    missing = [entry["meta"]["check"] for key, entry in suite.checks.items() if key not in found]
-    if missing or not suite.checks or len(found) != len(evaluation.result["results"]):
+    results = {
+        entry["expectation_config"].get("id"): entry for entry in evaluation.result["results"]
+    }
+    missing = [entry["meta"]["check"] for key, entry in suite.checks.items() if key not in results]
+    if missing or not suite.checks or len(results) != len(evaluation.result["results"]):
         raise GateError(
-            f'suite "{suite.name}" was not evaluated in full: {len(found)} of {len(suite.checks)} '
-            "checks came back",
+            f'suite "{suite.name}" was not evaluated in full: there are results of '
+            f"{len(results)} of {len(suite.checks)} checks",
             detail=f"Not evaluated: {', '.join(missing) or 'unknown'}.",
         )
     affected = set(report["window_id"].filter(report["affected"].cast(pa.bool_())).to_pylist())
     return tuple(
-        _outcome(suite, entry, found[key], len(windows), affected)
+        _outcome(suite, entry, results[key], len(windows), affected)
         for key, entry in suite.checks.items()
     )
 
@@ -61,7 +63,7 @@ def check_frame(
     report: pa.Table,
     windows: WindowRange,
 ) -> None:
-    """Refuses an evaluation of anything but the complete report.
+    """Checks that the complete report was evaluated.
 
     Raises:
         GateError: the report lacks windows, or another frame was evaluated.
@@ -72,7 +74,7 @@ def check_frame(
         expected,
     ):
         raise GateError(
-            f"window report has {report.num_rows} rows, the range {windows} has {len(windows)} "
+            f"window report has {report.num_rows} rows, but range {windows} has {len(windows)} "
             "windows"
         )
     seen = (
@@ -83,8 +85,8 @@ def check_frame(
     if seen is None or seen != evaluation.fingerprint:
         raise GateError(
             f'suite "{suite.name}" was evaluated on another frame than the window report',
-            detail=f"Fingerprint of the report {evaluation.fingerprint}, of what was evaluated "
-            f"{seen}.",
+            detail=f"The fingerprint of the report is {evaluation.fingerprint}, that of the "
+            f"evaluated frame {seen}.",
         )
 
 
@@ -145,8 +147,8 @@ def _status(
 
 
 def _raised(info: Mapping[str, Any]) -> str:
-    """Returns the first line of what an expectation raised; the entry is flat, or keyed by
-    metric.
+    """Returns the first line of an expectation's exception, empty if there is none. The entry is
+    flat, or keyed by metric.
     """
     entries = [info] if "raised_exception" in info else list(info.values())
     for entry in entries:

@@ -1,9 +1,10 @@
-"""Great Expectations, and nothing else: a suite evaluated on a window report, and the sections of
-its Data Docs page.
+"""Evaluates a suite on a window report with Great Expectations, and renders the sections of its
+Data Docs page.
 
-Everything that knows the library is in this module, so that the gate, the report and the findings
-outlive it. It is imported inside functions: the import takes seconds. One evaluation runs at a time
-in a process, since the library keeps its context, its plugins and its views in module-level places.
+Only this module depends on the library, so that the library can be replaced without changing the
+gate, the report and the findings. It is imported inside functions, because the import takes
+seconds. Only one evaluation runs at a time in a process, because the library keeps its context,
+plugins and views in global variables.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ _serial = threading.RLock()
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What the library said.
+    """The library's result.
 
     Attributes:
-        result: its result as a dictionary; not yet a verdict, see outcomes.assess.
-        fingerprint: of the frame that it was given, by its own hash.
+        result: its result as a dictionary; `assessment.assess` derives the outcomes from it.
+        fingerprint: the library's hash of the frame that was passed.
         sections: HTML of its Data Docs sections.
     """
 
@@ -51,7 +52,7 @@ class Evaluation:
 
 
 def preload() -> threading.Thread:
-    """Starts importing the library beside other work; a later import waits for it."""
+    """Starts importing the library in a thread; a later import waits for it."""
     thread = threading.Thread(target=_quiet_import, name="import great_expectations", daemon=True)
     thread.start()
     return thread
@@ -65,14 +66,19 @@ def evaluate(
     *,
     pages: bool = True,
 ) -> Evaluation:
-    """Returns what Great Expectations says of a window report; a folder without a project file
-    takes ours.
+    """Returns the result of Great Expectations for a window report. A folder without a project file
+    uses the one of this package.
 
-    Without `pages` there are no sections, which nobody would look at where many copies of an output
-    are judged.
+    Args:
+        project: folder of expectations.
+        suite: the suite.
+        report: the window report.
+        parameters: values that expectations use by name.
+        pages: whether to render the sections. They are not needed when many damaged copies of an
+            output are checked.
 
     Raises:
-        GateError: a plugin cannot be imported, an expectation is unknown or badly formed.
+        GateError: a plugin cannot be imported, an expectation is unknown or malformed.
     """
     with _serial, _without_copies():
         context = _context(project if (project / PROJECT_FILE).is_file() else OURS)
@@ -88,20 +94,22 @@ def evaluate(
             "unexpected_index_column_names": ["window_id"],
             "return_unexpected_index_query": False,
         }
-        found = batch.validate(
+        result = batch.validate(
             expected,
             result_format=form,
             expectation_parameters=dict(parameters),
         )
         return Evaluation(
-            found.to_json_dict(),
+            result.to_json_dict(),
             fingerprint(frame),
-            _sections(found) if pages else (),
+            _sections(result) if pages else (),
         )
 
 
 def to_pandas(report: pa.Table) -> pd.DataFrame:
-    """Returns a report as the library reads it; times without a zone, which are UTC."""
+    """Returns a report as a pandas frame, with times in UTC but without a time zone, as the library
+    expects.
+    """
     starts = report["starts_at"].cast(pa.timestamp("us"))
     return report.set_column(
         report.column_names.index("starts_at"),
@@ -111,7 +119,7 @@ def to_pandas(report: pa.Table) -> pd.DataFrame:
 
 
 def fingerprint(frame: pd.DataFrame) -> str:
-    """Returns the hash by which the library says which frame it has evaluated."""
+    """Returns the hash by which the library identifies an evaluated frame."""
     from great_expectations.execution_engine.pandas_execution_engine import hash_pandas_dataframe
 
     return str(hash_pandas_dataframe(frame))
@@ -119,10 +127,10 @@ def fingerprint(frame: pd.DataFrame) -> str:
 
 @contextmanager
 def _without_copies() -> Iterator[None]:
-    """Lets pandas share what nobody changes: each check takes the rows without null, all of them as
-    a rule.
+    """Enables pandas' copy-on-write, because each check selects the rows without null, usually all
+    of them.
 
-    At a million windows these copies of the whole report were half the time of judging it.
+    With a million windows, copies of the whole report took half of the time of all checks.
     """
     import pandas as pd
 
@@ -144,8 +152,8 @@ def _context(project: Path) -> Any:
 
 
 def _import_plugins(folder: Path) -> None:
-    """Imports every module of the plugins folder: a class that is not imported is dropped from its
-    suite in silence.
+    """Imports every module of the plugins folder. The library silently drops expectations whose
+    class is not imported.
     """
     if not folder.is_dir():
         return
@@ -154,14 +162,16 @@ def _import_plugins(folder: Path) -> None:
     for path in sorted(folder.glob("*.py")):
         try:
             importlib.import_module(path.stem)
-        except Exception as error:  # whatever a plugin raises, its checks would not be there
+        except Exception as error:  # after any exception its checks would be missing
             raise GateError(
                 f'plugin "{path.name}" of the expectations cannot be imported: {error!r}'
             ) from error
 
 
 def _build(suite: Suite) -> Any:
-    """Returns the library's suite; refuses what it would drop."""
+    """Returns the library's suite object, after rejecting expectations that the library
+    would drop.
+    """
     from great_expectations.core import ExpectationSuite
     from great_expectations.exceptions import ExpectationNotFoundError
     from great_expectations.expectations.registry import get_expectation_impl
@@ -173,8 +183,7 @@ def _build(suite: Suite) -> Any:
         except ExpectationNotFoundError as error:
             raise GateError(
                 f'check "{slug}" of suite "{suite.name}" is of the unknown type "{entry["type"]}"',
-                hint="Correct the type; a class of your own belongs into a module of "
-                "expectations/plugins.",
+                hint="Correct the type; custom classes belong in a module of expectations/plugins.",
             ) from error
     try:
         return ExpectationSuite(
@@ -182,13 +191,13 @@ def _build(suite: Suite) -> Any:
             expectations=list(map(dict, suite.expectations)),
         )
     except Exception as error:  # pydantic's errors, of a version that the library picks
-        raise GateError(
-            f'suite "{suite.name}" has an expectation that is badly formed: {error}'
-        ) from error
+        raise GateError(f'suite "{suite.name}" has a malformed expectation: {error}') from error
 
 
 def _sections(found: Any) -> tuple[str, ...]:
-    """Returns the page's sections; the overview, which repeats our own header, is left out."""
+    """Returns the page's sections, without the overview, which would repeat the header
+    of our page.
+    """
     from great_expectations.render.renderer import ValidationResultsPageRenderer
 
     document = ValidationResultsPageRenderer().render(found).to_json_dict()
@@ -201,8 +210,8 @@ def _sections(found: Any) -> tuple[str, ...]:
 
 @functools.cache
 def _view() -> Any:
-    """Returns the library's view of a section; one for all pages, since it compiles its templates
-    anew for each.
+    """Returns the library's view of a section. It is cached, because each new view compiles its
+    templates again.
     """
     from great_expectations.render.view import DefaultJinjaSectionView
 

@@ -1,5 +1,5 @@
-"""Findings: one row for each check of each run, in a Delta table; the record that outlives pages
-and results.
+"""Findings: one row per check and run in a Delta table, which is kept longer than pages and
+results.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Finding:
     """A check of a replay's newest run that did not pass.
 
     Attributes:
-        windows: failing windows as ranges; empty when the check is about the whole range.
-        blocks: whether it stops the publication.
+        windows: failing windows as ranges; empty for a check of the whole range.
+        blocks: whether it prevents the publication.
     """
 
     output: str
@@ -72,13 +72,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class GateRun:
-    """One output of one gate run, as the page over time shows it.
+    """One output of one gate run, for the page with results over time.
 
     Attributes:
-        failed, warned, noted: slugs of the checks that blocked, that warned, and that only inform.
-        failing: windows in which one of those that blocked fails, or if none did, one of those that
-            warned.
-        docs: path of the page, which may have been deleted by age.
+        failed, warned, noted: names of the checks that blocked, that warned, and that only inform.
+        failing: windows in which a blocking check fails, or if none did, a warning one.
+        docs: path of the page, which may have been deleted because of its age.
     """
 
     run_id: str
@@ -99,7 +98,7 @@ class GateRun:
 
     @property
     def verdict(self) -> str:
-        """Passed unless a check blocked."""
+        """Is "failed" if a check blocked, otherwise "passed"."""
         return "failed" if self.failed else "passed"
 
 
@@ -115,10 +114,14 @@ def record_findings(config: Config, plan: Plan, result: GateResult) -> None:
 
 
 def failures(config: Config, replay_id: str, window: int | None = None) -> list[Finding]:
-    """Returns what did not pass in the newest check of a replay, worst first; of one window if so
-    asked.
+    """Returns the checks that did not pass in the newest run of a replay, the most severe first.
 
-    A check of the whole range belongs to every window. A replay that was never checked has none.
+    Checks of the whole range count for every window. A replay that was never checked has none.
+
+    Args:
+        config: current settings.
+        replay_id: the replay.
+        window: return only checks that fail in this window; None: all.
     """
     path = findings_table(config)
     if not Table.exists(path):
@@ -146,7 +149,7 @@ def failures(config: Config, replay_id: str, window: int | None = None) -> list[
 
 
 def runs(config: Config, limit: int = 500) -> list[GateRun]:
-    """Returns the newest runs, one entry for each output, newest first."""
+    """Returns the newest runs, one entry per output, newest first."""
     path = findings_table(config)
     if not Table.exists(path):
         return []
@@ -254,10 +257,10 @@ def _ranges(text: str) -> tuple[WindowRange, ...]:
 
 
 def _merged(of_checks: Iterable[tuple[WindowRange, ...]]) -> tuple[WindowRange, ...]:
-    found: list[WindowRange] = []
-    # Checks fail in overlapping windows; ranges that touch become one.
+    merged: list[WindowRange] = []
+    # The failing windows of different checks overlap; ranges that touch become one.
     for part in sorted(chain.from_iterable(of_checks)):
-        if found and part.first <= found[-1].last + 1:
-            part = WindowRange(found[-1].first, max(found.pop().last, part.last))
-        found.append(part)
-    return tuple(found)
+        if merged and part.first <= merged[-1].last + 1:
+            part = WindowRange(merged[-1].first, max(merged.pop().last, part.last))
+        merged.append(part)
+    return tuple(merged)

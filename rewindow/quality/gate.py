@@ -1,5 +1,5 @@
-"""The gate: judges every output of a replay and records the verdict, on which its publication
-depends.
+"""The gate: checks every output of a replay and records the verdict, which decides whether the
+replay may be published.
 """
 
 from __future__ import annotations
@@ -35,23 +35,21 @@ CHECKABLE = (ReplayState.ENDED, ReplayState.CHECKED, ReplayState.PUBLISHED, Repl
 
 
 def check(config: Config, replay_id: str, listener: Listener | None = None) -> GateResult:
-    """Judges a replay, records the verdict in the ledger and among the findings, and returns it.
+    """Checks a replay, records the verdict in the ledger and the findings table, and returns it.
     Starts no JVM.
 
-    Its pages are drawn from the result, see rewindow.pages.gate_pages.
+    Its pages are drawn from the result, see rewindow.pages.gate_pages. A replay that cannot be
+    checked is recorded as failed, so that an older verdict does not remain valid.
 
     Args:
-        config: settings in force.
+        config: current settings.
         replay_id: a replay that has ended.
-        listener: is told the verdict on each output, and what is wrong with it; nobody by default.
-
-    A replay that cannot be judged is recorded as failed, so that an older verdict does not stand
-    for it.
+        listener: receives the verdict on each output, and the failed checks; none by default.
 
     Raises:
-        InputError: no replay has this id, or it has not ended.
+        InputError: the id is unknown, or the replay has not ended.
         TableError: its tables have the format of another version.
-        GateError: it could not be judged: a suite is missing or checks nothing, an expectation is
+        GateError: it could not be checked: a suite is missing or checks nothing, an expectation is
             unknown, or not everything was evaluated. A failed verdict is returned, not raised.
     """
     ledger = Ledger.open(config.ledger_url)
@@ -59,7 +57,7 @@ def check(config: Config, replay_id: str, listener: Listener | None = None) -> G
     folder = path_in(config.state, replay_folder(config, replay_id))
     try:
         result = judge(config, plan, listener)
-    except Exception as error:  # whatever it was: nothing has passed
+    except Exception as error:  # any exception counts as a failed gate
         ledger.checks.record(replay_id, "failed", folder, {"outputs": [], "error": str(error)})
         raise
     ledger.checks.record(replay_id, result.verdict, folder, result.summary(), tables=result.tables)
@@ -67,27 +65,26 @@ def check(config: Config, replay_id: str, listener: Listener | None = None) -> G
 
 
 def checkable(config: Config, ledger: Ledger, replay_id: str) -> Plan:
-    """Returns the plan of a replay whose output can be judged.
+    """Returns the plan of a replay whose output can be checked.
 
     Raises:
-        InputError: no replay has this id, or it has not ended.
+        InputError: the id is unknown, or the replay has not ended.
         TableError: its tables have the format of another version.
     """
-    found = ledger.replays.get(check_whole(replay_id))
-    if found.state not in CHECKABLE:
-        unfinished = "" if found.state is ReplayState.ABANDONED else ": it has not finished"
+    replay = ledger.replays.get(check_whole(replay_id))
+    if replay.state not in CHECKABLE:
+        unfinished = "" if replay.state is ReplayState.ABANDONED else ": it has not finished"
         raise InputError(
-            f'replay "{replay_id}" is {found.state}{unfinished}, only a replay that has ended can '
+            f'replay "{replay_id}" is {replay.state}{unfinished}, only a replay that has ended can '
             "be checked",
-            hint=next_steps(found),
+            hint=next_steps(replay),
         )
     check_replay_format(config.replay_root(replay_id))
-    return found.read_plan()
+    return replay.read_plan()
 
 
 def judge(config: Config, plan: Plan, listener: Listener | None = None) -> GateResult:
-    """Judges a planned replay by what it staged; writes results and findings, and nothing to the
-    ledger.
+    """Checks the staged output of a replay; writes results and findings, but nothing to the ledger.
 
     Raises:
         GateError: see check.
@@ -99,12 +96,12 @@ def judge(config: Config, plan: Plan, listener: Listener | None = None) -> GateR
     folder.make_folder()
     tables = staged_contents(config.replay_root(plan.replay_id))
     verdicts = []
-    told = listener or Silent()
-    with told.job(), watched(told.line):
+    receiver = listener or Silent()
+    with receiver.job(), watched(receiver.line):
         for output in counted("judging outputs", plan.outputs, len(plan.outputs), "outputs"):
             verdict = _judge_output(config, plan, output, suite=suites[output.name], tables=tables)
             verdicts.append(verdict)
-            _say(told, verdict)
+            _say(receiver, verdict)
     result = GateResult(plan, checked_at, tuple(verdicts), folder=folder, tables=tables)
     (folder / "result.json").write(json.dumps(result.to_dict(), indent=2) + "\n")
     record_findings(config, plan, result)
@@ -116,20 +113,20 @@ def _plan(ledger: Ledger, replay_id: str) -> Plan:
 
 
 def suite_of(config: Config, output: OutputPlan) -> Suite:
-    """Returns the suite of an output; that of error tuples is expected to stay empty."""
+    """Returns the suite of an output. For a table of error tuples it accepts an empty table."""
     return suite_for(config.expectations, output.suite, may_be_empty=output.errors)
 
 
 def _check_unaltered(output: OutputPlan, staged: Table) -> None:
-    """Refuses rows that were read from files with other bytes than were committed."""
+    """Raises an error if files with rows have other bytes than were committed."""
     altered = differing(with_noted(staged, staged.files()))
     if altered:
         name = location(altered[0].path).name
         raise TableError(
-            f'file "{name}" of staged output "{output.name}" is damaged: its bytes are not '
-            f'as noted in table "{staged.path.name}"',
+            f'file "{name}" of staged output "{output.name}" is damaged: its bytes do not match '
+            f'the checksum in table "{staged.path.name}"',
             detail=f"Files that differ: {len(altered)}. No check was run on this output.",
-            hint="Put the file back from a copy, or plan the range again.",
+            hint="Restore the file from a backup, or plan the range again.",
         )
 
 
@@ -153,13 +150,15 @@ def _judge_output(
     report = made.table
     folder = replay_folder(config, plan.replay_id)
     table = folder / f"{output.name}.windows.csv"
-    # A million windows take seconds to write, in which Python has nothing to do.
+    # Writing a million windows takes seconds without the interpreter's lock, so a thread does it.
     with ThreadPoolExecutor(1) as pool:
         written = pool.submit(pa_csv.write_csv, report, table.uri)
         with step(f"{output.name}: its checks"):
-            found = evaluate(config.expectations, suite, report, parameters=values_of(plan, output))
+            evaluation = evaluate(
+                config.expectations, suite, report, parameters=values_of(plan, output)
+            )
         written.result()
-    checks = assess(found, suite, report, windows=plan.range)
+    checks = assess(evaluation, suite, report, windows=plan.range)
     verdict = OutputVerdict(
         output.name,
         suite.name,
@@ -169,14 +168,16 @@ def _judge_output(
         results=folder / f"{output.name}.json",
         report=table,
         table=report,
-        sections=tuple(found.sections),
+        sections=tuple(evaluation.sections),
         stored=made.stored,
         measured=made.measured,
         remark=made.remark,
         reads_outside=tuple(output.reads_outside),
     )
     verdict.results.write(
-        json.dumps({**verdict.to_dict(), "great_expectations": found.result}, indent=2, default=str)
+        json.dumps(
+            {**verdict.to_dict(), "great_expectations": evaluation.result}, indent=2, default=str
+        )
     )
     return verdict
 

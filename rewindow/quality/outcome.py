@@ -1,4 +1,4 @@
-"""What a check, an output and a whole replay came to."""
+"""Outcomes of a check, of an output, and of a whole replay."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from rewindow.windows import WindowRange
 CheckStatus = Literal["passed", "failed", "not_run", "nothing_to_check"]
 Verdict = Literal["passed", "failed"]
 LISTED_MAX = 1_000
+"""Maximum number of ranges of failing windows that are stored per check; the count is exact."""
 _SHOWN = 5
-"""Ranges of failing windows that are kept of a check; their number is kept in full."""
 
 
 @dataclass(frozen=True)
 class CheckOutcome:
-    """What became of one check.
+    """The outcome of one check.
 
     Attributes:
-        check: its slug.
-        severity: critical, warning or info, as it counts here.
+        check: its name in the suite.
+        severity: critical, warning or info, after exceptions such as that for affected windows.
         status: nothing_to_check means that every window was null in its column.
         failing: failing windows as ranges, at most LISTED_MAX of them.
-        failing_windows: how many windows fail; 0 for a check of the whole range.
-        observed: what was seen, in words.
-        note: why the severity is another one than the suite's, or what raised.
+        failing_windows: number of failing windows; 0 for a check of the whole range.
+        observed: the observed values, as text.
+        note: why the severity differs from the suite's, or the exception.
     """
 
     check: str
@@ -48,13 +48,13 @@ class CheckOutcome:
 
     @property
     def blocks(self) -> bool:
-        """Whether it stops the publication: a critical check that failed, or any that could not
-        run.
+        """Whether it prevents the publication: a critical check that failed, or any check that
+        could not run.
         """
         return self.status == "not_run" or (self.status == "failed" and self.severity == "critical")
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns it for JSON."""
+        """Returns the outcome as values for JSON."""
         plain = {**vars(self)}
         del plain["failing"]
         return {
@@ -66,20 +66,22 @@ class CheckOutcome:
 
 @dataclass(frozen=True)
 class OutputVerdict:
-    """What became of an output.
+    """The outcome of all checks of an output.
 
     Attributes:
-        windows: number of windows judged, those of the whole range.
-        docs: where its page belongs, readable offline.
-        results: every check with its windows, as JSON.
-        report: the window report as CSV.
-        table: the window report itself, for whoever draws it.
-        sections: what the library says of its checks, as HTML.
+        windows: number of windows checked, those of the whole range.
+        docs: path of its page, which is readable offline.
+        results: path of all checks with their windows, as JSON.
+        report: path of the window report as CSV.
+        table: the window report itself, for drawing pages.
+        sections: the library's report of its checks, as HTML.
         stored: measures of the suite whose values the replay had stored with its facts.
-        measured: those that were taken from the rows now.
-        remark: why stored values were passed over, empty if they were not.
-        reads_outside: operators that read outside systems, so that no other run can verify the
-            windows (R88).
+        measured: measures that were computed from the rows now.
+        remark: why stored values were not used, empty if they were.
+        reads_outside: operators that read external systems, so that another run cannot verify the
+            windows.
+
+    Rules: R88
     """
 
     output: str
@@ -98,22 +100,22 @@ class OutputVerdict:
 
     @property
     def verdict(self) -> Verdict:
-        """Failed as soon as one check blocks."""
+        """Is "failed" if any check blocks, otherwise "passed"."""
         return "failed" if any(check.blocks for check in self.checks) else "passed"
 
     @property
     def about_measures(self) -> str:
-        """Where the values of the suite's measures are from, in words."""
-        parts = [f"{len(self.stored)} as the replay stored them"] if self.stored else []
-        parts += [f"{len(self.measured)} measured now"] if self.measured else []
+        """The origin of the values of the suite's measures, in words."""
+        parts = [f"{len(self.stored)} stored by the replay"] if self.stored else []
+        parts += [f"{len(self.measured)} computed now"] if self.measured else []
         why = f" ({self.remark})" if self.remark else ""
         return f"measures: {', '.join(parts) or 'none'}{why}"
 
     @property
     def not_verifiable(self) -> str:
-        """Why no other run can verify its windows; empty if one can."""
+        """Why another run cannot verify its windows; empty if it can."""
         names = ", ".join(self.reads_outside)
-        return f"windows are not verifiable: {names} reads outside systems" if names else ""
+        return f"windows are not verifiable: {names} reads external systems" if names else ""
 
     @property
     def evaluated(self) -> int:
@@ -122,12 +124,12 @@ class OutputVerdict:
 
     @property
     def failed(self) -> tuple[CheckOutcome, ...]:
-        """Checks that stop the publication."""
+        """Checks that prevent the publication."""
         return tuple(check for check in self.checks if check.blocks)
 
     @property
     def warnings(self) -> tuple[CheckOutcome, ...]:
-        """Checks that failed and do not stop it."""
+        """Failed checks of severity "warning", which do not prevent the publication."""
         return tuple(
             check
             for check in self.checks
@@ -136,13 +138,13 @@ class OutputVerdict:
 
     @property
     def noted(self) -> tuple[CheckOutcome, ...]:
-        """Checks that failed and only inform."""
+        """Failed checks of severity "info"."""
         return tuple(
             check for check in self.checks if check.status == "failed" and check.severity == "info"
         )
 
     def summary(self) -> OutputSummary:
-        """Returns what the ledger keeps of it."""
+        """Returns the values that the ledger stores."""
         return {
             "output": self.output,
             "suite": self.suite,
@@ -156,7 +158,9 @@ class OutputVerdict:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns it for JSON; files by name, since their folder may be moved."""
+        """Returns the verdict as values for JSON; files are listed by name, since their folder may
+        be moved.
+        """
         return {
             **self.summary(),
             "stored_measures": list(self.stored),
@@ -170,8 +174,8 @@ class OutputVerdict:
 
 @dataclass(frozen=True)
 class GateResult:
-    """The gate's verdict on a replay; `tables` is what was judged, and all that may be published by
-    right of it.
+    """The gate's verdict on a replay. `tables` are the contents that were checked; only they may be
+    published.
     """
 
     plan: Plan
@@ -182,12 +186,12 @@ class GateResult:
 
     @property
     def verdict(self) -> Verdict:
-        """Passed if every output passed; a replay without outputs has nothing that could pass."""
+        """Is "passed" if every output passed; a replay without outputs fails."""
         passed = bool(self.outputs) and all(output.verdict == "passed" for output in self.outputs)
         return "passed" if passed else "failed"
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns it for JSON."""
+        """Returns the result as values for JSON."""
         return {
             "replay_id": self.plan.replay_id,
             "application": self.plan.application,
@@ -197,14 +201,14 @@ class GateResult:
         }
 
     def summary(self) -> CheckSummary:
-        """Returns what the ledger keeps: per output what was evaluated, failed and warned of,
+        """Returns the values that the ledger stores: the failed checks and warnings of each output,
         without the windows.
         """
         return {"outputs": list(map(OutputVerdict.summary, self.outputs))}
 
 
 def name_windows(outcome: CheckOutcome) -> str:
-    """Returns the failing windows as a person would write them: ranges, and how many in all."""
+    """Returns the failing windows as text: their count, and the first ranges."""
     parts = [
         str(part.first) if len(part) == 1 else f"{part.first}–{part.last}"
         for part in outcome.failing[:_SHOWN]

@@ -1,9 +1,11 @@
-"""Damages planted in a copy of an output, and what its suite makes of them: how strong a gate is.
+"""Measures the strength of a gate: plants damages in a copy of an output and finds out which checks
+detect them.
 
 A specimen is some windows of a replay's output. A damage changes rows of one window of the copy,
-and the seals with them, as an operator that computes something wrong would. Several damages are
-judged at once, each with untouched windows around it, through the gate's own report, suite and
-assessment. One that shows farther away is judged again.
+and the seals accordingly, like a faulty operator would. Several damages are planted at once, each
+with unchanged windows around it, and the gate's own report, suite and assessment are run. If a
+check fails far away from all damages, it cannot be attributed to one of them, and the damages are
+split into halves and checked again.
 """
 
 from __future__ import annotations
@@ -37,10 +39,10 @@ Row = dict[str, Any]
 Rows = dict[int, list[Row]]
 Seen = Literal["stopped", "warning", "info", "unseen"]
 LEVELS: tuple[Seen, ...] = ("stopped", "warning", "info", "unseen")
-"""What becomes of a damage, the best first: it stops the publication, is only shown, or nobody is
-told."""
+"""Outcomes of a damage, the best first: it prevents the publication, is only reported, or is not
+detected."""
 NEAR = 1
-"""A damage is noticed by a check that fails at most so many windows from it."""
+"""A check has detected a damage if it fails at most this number of windows away from it."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,12 @@ class Damage:
     """A way to damage a window.
 
     Attributes:
-        kind: what is done, in words.
-        plant: changes the rows of a window, and perhaps of later ones, in place; says whether
-            anything differs then.
-        column: the column that it is about, empty for whole rows.
-        reach: windows after its own that it changes; None for all windows, so that it is judged by
-            itself.
+        kind: description of the change.
+        plant: changes the rows of a window, and perhaps of later ones, in place; returns whether
+            anything has changed.
+        column: the column that it changes, empty for whole rows.
+        reach: number of later windows that it changes, too; None for all windows, so that it is
+            checked alone.
     """
 
     kind: str
@@ -64,7 +66,7 @@ class Damage:
 
 @dataclass(frozen=True)
 class Planted:
-    """A damage in one window, and by which checks it was noticed."""
+    """A damage in one window, and the checks that detected it."""
 
     damage: Damage
     window: int
@@ -77,10 +79,10 @@ class Specimen:
     """Windows of an output as readers see it.
 
     Attributes:
-        plan: the replay's plan, cut to these windows.
-        sources: of the replay; inputs and quarantine are looked up there.
+        plan: the replay's plan, reduced to these windows.
+        sources: tables of the replay, for inputs and quarantine.
         rows: window, attempt and event columns.
-        facts: those of the windows.
+        facts: facts of the windows.
     """
 
     plan: Plan
@@ -92,17 +94,17 @@ class Specimen:
     facts: pa.Table
 
     def by_window(self) -> Rows:
-        """Returns the rows by window, to be damaged."""
-        found: Rows = {window: [] for window in self.plan.range}
+        """Returns a copy of the rows by window, to be damaged."""
+        rows: Rows = {window: [] for window in self.plan.range}
         for row in self.rows.to_pylist():
-            found[row["window_id"]].append(row)
-        return found
+            rows[row["window_id"]].append(row)
+        return rows
 
     def judge(self, rows: Rows) -> tuple[CheckOutcome, ...]:
-        """Returns what the output's suite says of other rows, sealed as they are.
+        """Returns the outcomes of the output's suite for other rows, with matching seals.
 
         Raises:
-            GateError: they cannot be judged at all.
+            GateError: the rows cannot be checked.
         """
         table = self.table_of(rows)
         with tempfile.TemporaryDirectory(prefix="rewindow-strength-") as folder:
@@ -118,16 +120,16 @@ class Specimen:
             )
             report = build_report(self.plan, self.output, sources, measures=self.suite.measures)
             known = values_of(self.plan, self.output)
-            found = evaluate(self.project, self.suite, report, parameters=known, pages=False)
-        return assess(found, self.suite, report, windows=self.plan.range)
+            evaluation = evaluate(self.project, self.suite, report, parameters=known, pages=False)
+        return assess(evaluation, self.suite, report, windows=self.plan.range)
 
     def table_of(self, rows: Rows) -> pa.Table:
         """Returns rows as a table with the columns of the output."""
         return pa.Table.from_pylist(list(chain.from_iterable(rows.values())), self.rows.schema)
 
     def _sealed_as(self, rows: Rows) -> pa.Table:
-        """Returns the facts as they would be of other rows; measures of the rows before are none of
-        these.
+        """Returns the facts with the counts of other rows and without stored measures, which belong
+        to the original rows.
         """
         facts = self.facts.to_pylist()
         for fact in facts:
@@ -142,11 +144,11 @@ class Specimen:
 
 
 def plant(specimen: Specimen, damages: Sequence[Damage], seed: int) -> list[Planted]:
-    """Plants each damage in a window where it makes a difference, and returns those that found one,
-    with what was seen.
+    """Plants each damage in a window where it changes something, and returns the planted damages
+    with the checks that detected them.
 
     Raises:
-        GateError: the undamaged windows cannot be judged.
+        GateError: the undamaged windows cannot be checked.
     """
     clean = specimen.by_window()
     known = _failing(specimen.judge(clean))
@@ -162,13 +164,13 @@ def plant(specimen: Specimen, damages: Sequence[Damage], seed: int) -> list[Plan
 
 
 def copy_of(rows: Rows) -> Rows:
-    """Returns rows that may be changed."""
+    """Returns a copy of rows that may be changed."""
     return {window: list(map(dict, part)) for window, part in rows.items()}
 
 
 def _place(specimen: Specimen, damage: Damage, clean: Rows, seed: int) -> int | None:
-    """Returns a window in which the damage makes a difference, if there is one: chosen by the seed,
-    not at the edge.
+    """Returns a window in which the damage changes something, chosen by the seed and not at the
+    edge; None if there is none.
     """
     windows = list(specimen.plan.range)[NEAR + 1 : -NEAR - 1]
     Random(f"{seed}/{damage.kind}/{damage.column}").shuffle(windows)
@@ -179,27 +181,27 @@ def _place(specimen: Specimen, damage: Damage, clean: Rows, seed: int) -> int | 
 
 
 def _changed(specimen: Specimen, damage: Damage, rows: Rows, window: int, seed: int) -> Rows | None:
-    """Returns the rows with a damage, None where it makes no difference or its values do not fit
-    their columns.
+    """Returns the rows with a damage; None if it changes nothing or its values do not fit their
+    columns.
     """
-    # Only the windows that a damage can reach are copied, since every window is tried for a place.
+    # Only the windows that a damage can reach are copied, because many windows may be tried.
     near = rows
     if damage.reach is not None:
         reached = range(window, window + damage.reach + 1)
         near = {window: rows[window] for window in reached if window in rows}
-    made = copy_of(near)
-    if not damage.plant(made, window, Random(f"{seed}/{window}")) or made == near:
+    damaged = copy_of(near)
+    if not damage.plant(damaged, window, Random(f"{seed}/{window}")) or damaged == near:
         return None
     try:
-        specimen.table_of(made)
+        specimen.table_of(damaged)
     except (pa.ArrowException, OverflowError):
         return None
-    return {**rows, **made}
+    return {**rows, **damaged}
 
 
 def _rounds(placed: Sequence[Planted]) -> list[list[int]]:
-    """Returns which damages are judged together: those with an untouched window between their
-    neighbourhoods.
+    """Returns the groups of damages that are checked together: their neighbourhoods are separated
+    by at least one unchanged window.
     """
     rounds: list[tuple[set[int], list[int]]] = []
     for number, one in enumerate(placed):
@@ -223,8 +225,8 @@ def _judge(
     known: set[tuple[str, int]],
     seed: int,
 ) -> dict[int, Planted]:
-    """Returns damages with what was seen of each; halves them where one shows beyond its
-    neighbourhood.
+    """Returns damages with the checks that detected them. Splits the damages into halves if a
+    failure cannot be attributed to one of them.
     """
     rows = specimen.by_window()
     for one in placed.values():
@@ -282,15 +284,15 @@ def _level(check: CheckOutcome) -> Seen:
 
 
 def _failing(checks: Iterable[CheckOutcome]) -> set[tuple[str, int]]:
-    """Returns which checks fail in which windows; those of the whole range in none, which is near
-    to no damage.
+    """Returns pairs of check and failing window. A check of the whole range has window -1, which is
+    near to no damage.
     """
-    found: set[tuple[str, int]] = set()
+    failing: set[tuple[str, int]] = set()
     for check in checks:
         if check.status in ("failed", "not_run"):
             windows = list(chain.from_iterable(check.failing)) or [-1]
-            found |= {(check.check, window) for window in windows}
-    return found
+            failing |= {(check.check, window) for window in windows}
+    return failing
 
 
 def cut(
@@ -299,8 +301,8 @@ def cut(
     rows: pa.Table,
     facts: pa.Table,
 ) -> tuple[Plan, pa.Table, pa.Table]:
-    """Returns plan, rows and facts of some windows of a replay; behind its first one, the start
-    state is not known.
+    """Returns plan, rows and facts of some windows of a replay. Unless they start with its first
+    window, their start state is unknown.
     """
     start = plan.start
     if windows.first != plan.first:

@@ -1,4 +1,6 @@
-"""What the window report asks of the staged rows, and answers as plain numbers."""
+"""SQL queries of the window report over staged rows, and conversions of their results
+to numbers.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ Ints = npt.NDArray[np.int64]
 
 
 def aggregate_sql(measures: Sequence[Measure]) -> str:
-    """Returns the one pass over the staged rows, as SQL over `t`."""
+    """Returns SQL over `t` that computes all aggregate measures in one pass over the
+    staged rows.
+    """
     parts = [
         "window_id",
         "attempt",
@@ -26,8 +30,8 @@ def aggregate_sql(measures: Sequence[Measure]) -> str:
 
 
 def rows_sql(key: Sequence[str]) -> str:
-    """Returns the count of rows, and of those whose key another row of their window and attempt
-    has, as SQL over `t`.
+    """Returns SQL over `t` that counts rows per window and attempt, and rows that repeat the key of
+    another row.
 
     Grouping by the key is hundreds of times faster than counting distinct structs of it.
     """
@@ -49,24 +53,26 @@ def numbers(rows: pa.Table, *columns: str) -> list[Ints]:
 
 
 def plain_numbers(values: pa.ChunkedArray) -> pa.Array:
-    """Returns numbers that pandas knows; decimals without a fraction become integers."""
-    found = values.combine_chunks()
-    if pa.types.is_decimal(found.type):
-        # By way of text, since Arrow's own cast to a float is off by the last bit for some numbers,
-        # such as 51.98.
+    """Returns numbers in types that pandas supports; decimals without a fraction become
+    integers.
+    """
+    column = values.combine_chunks()
+    if pa.types.is_decimal(column.type):
+        # The detour by text is needed because Arrow's cast to a float is off by the last bit for
+        # some numbers, such as 51.98.
         return (
-            found.cast(pa.int64())
-            if found.type.scale == 0
-            else found.cast(pa.string()).cast(pa.float64())
+            column.cast(pa.int64())
+            if column.type.scale == 0
+            else column.cast(pa.string()).cast(pa.float64())
         )
-    if pa.types.is_unsigned_integer(found.type) or pa.types.is_signed_integer(found.type):
-        return found.cast(pa.int64())
-    return found
+    if pa.types.is_unsigned_integer(column.type) or pa.types.is_signed_integer(column.type):
+        return column.cast(pa.int64())
+    return column
 
 
 def distinct_attempts(index: Ints, attempt: Ints, size: int) -> Ints:
-    """Returns of how many attempts the facts of each window are; they come by window and
-    attempt.
+    """Returns the number of attempts with facts for each window; the facts must be ordered by
+    window and attempt.
     """
     is_new = np.ones(len(index), dtype=bool)
     is_new[1:] = (index[1:] != index[:-1]) | (attempt[1:] != attempt[:-1])

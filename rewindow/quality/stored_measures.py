@@ -1,10 +1,11 @@
-"""Measures that the replay has stored with its facts, and whether they speak of the rows that are
-there now.
+"""Reads measures that the replay has stored with its facts, if they are still valid for the current
+rows.
 
-A stored value counts where three things hold: it belongs to the fact of the newest attempt that
-sealed its window (R52), its digest is that of the measure as the suite has it now, and the staged
-table consists of the files that the attempts have written, as they wrote them. Else the measure is
-taken again.
+A stored value is valid under three conditions: it belongs to the fact of the newest attempt that
+sealed its window, its digest is that of the measure in the current suite, and the staged table
+consists of unchanged files that attempts have written. Otherwise the measure is computed again.
+
+Rules: R52
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _REAL = 3
 
 
 def written_by_attempts(staged: Table) -> bool:
-    """Returns whether every file of a staged table lies where attempts write, and is as long as
-    when it was written.
+    """Returns whether every file of a staged table is in a folder of an attempt and has its
+    original size.
     """
     for file in staged.files():
         place = location(file.path)
@@ -45,12 +46,19 @@ def written_by_attempts(staged: Table) -> bool:
 
 
 class StoredMeasures:
-    """Values of an output's measures, by window, as the facts have them.
+    """Stored values of an output's measures, by window.
+
+    The values of all measures are in two arrays of shape (measures, windows): `_kinds` has the type
+    of each value or that there is none, `_bits` the 64 bits of the whole number or float. So a
+    million windows need no Python objects.
 
     Args:
-        taken: of each window of the range, the attempt whose rows readers take; below 0 where it is
+        plan: the plan of the replay.
+        output: the output.
+        facts: the replay's facts.
+        taken: for each window of the range, the attempt whose rows readers see; negative if it is
             not sealed.
-        measures: with their values filled in.
+        measures: the measures, with parameters filled in.
     """
 
     def __init__(
@@ -76,8 +84,8 @@ class StoredMeasures:
                 self._add(facts.read(file, _COLUMNS))
 
     def _add(self, rows: pa.Table) -> None:
-        """Takes the values of one file of facts, which is that of a group, so that no more is in
-        memory at a time.
+        """Adds the values of one file of facts. A file has the facts of one group, so memory is
+        bounded by a group.
         """
         if "measures" not in rows.column_names:
             return
@@ -123,22 +131,24 @@ class StoredMeasures:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is stored of what is asked."""
+        """Whether no value of any measure is stored."""
         return not self._kinds.any()
 
     def has(self, measure: Measure, windows: npt.NDArray[np.bool_]) -> bool:
-        """Returns whether a measure has a value, perhaps null, in all of some windows."""
+        """Returns whether a measure has a stored value, which may be null, in all of the given
+        windows.
+        """
         return bool(np.all(self._kinds[self._names[measure.name]][windows] != _NOTHING))
 
     def values(self, measure: Measure) -> tuple[pa.ChunkedArray, Ints]:
-        """Returns the values of a measure, and the positions of their windows in the range."""
+        """Returns the values of a measure, and the indexes of their windows in the range."""
         place = self._names[measure.name]
         index = np.flatnonzero(self._kinds[place] != _NOTHING)
         kinds = self._kinds[place][index]
         bits = self._bits[place][index]
         nulls = kinds == _NULL
         if (kinds == _REAL).any():
-            found = np.where(kinds == _REAL, bits.view(np.float64), bits.astype(np.float64))
-            # From pandas false: not a number is no null.
-            return pa.chunked_array([pa.array(found, mask=nulls, from_pandas=False)]), index
+            floats = np.where(kinds == _REAL, bits.view(np.float64), bits.astype(np.float64))
+            # With from_pandas, NaN would become null.
+            return pa.chunked_array([pa.array(floats, mask=nulls, from_pandas=False)]), index
         return pa.chunked_array([pa.array(bits, mask=nulls)]), index

@@ -1,8 +1,8 @@
-"""How strong the gate of an output is: which damages its suite would notice, told column by column.
+"""Measures the strength of an output's gate: which damages its suite detects, column by column.
 
-Damages are planted in a copy of some windows of a replay (`planting`). What is planted follows from
-the columns: names changed, values exchanged, left out, of another sign or unit, off by one; rows
-dropped, doubled, or of another window.
+Damages are planted in a copy of some windows of a replay (see `planting`). They depend on the
+columns: changed names; values that are exchanged, missing, of another sign or unit, or off by one;
+rows that are dropped, doubled, or moved to another window.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rewindow.quality.gate import checkable, suite_of
 from rewindow.quality.planting import LEVELS, Damage, Planted, Row, Rows, Specimen, cut, plant
 from rewindow.quality.window_table import Sources
 from rewindow.recovery import OutputPlan, Plan
-from rewindow.sequences import names_of
+from rewindow.sequences import excluding, names_of
 from rewindow.settings.config import Config
 from rewindow.storage import query
 from rewindow.storage.layout import event_columns
@@ -36,20 +36,21 @@ from rewindow.windows import WindowRange
 WINDOWS = 120
 WINDOWS_MIN = 8
 ROWS_MAX = 50_000
-"""How many windows a specimen has, as far as they hold no more rows; with fewer windows nothing
-could be planted."""
+"""A specimen has WINDOWS windows, or fewer if they contain more than ROWS_MAX rows. With fewer than
+WINDOWS_MIN windows no damage can be planted."""
 FACTORS = (1000, 60, 10)
-"""A unit is mistaken by the first of these with which a value still fits its column."""
+"""Factors for a wrong unit. The first one with which the value still fits its column is used."""
 
 
 @dataclass(frozen=True)
 class Strength:
-    """What became of the damages that were planted in an output.
+    """The damages that were planted in an output, and whether its suite detects them.
 
     Attributes:
-        windows: where they were planted.
-        planted: each damage that found a place, with what was seen of it.
-        without_place: those that made no difference in any of these windows, by column and kind.
+        windows: the windows of the specimen.
+        planted: each planted damage, with the checks that detected it.
+        without_place: damages that would not have changed anything in these windows, by column and
+            kind.
     """
 
     replay_id: str
@@ -62,21 +63,21 @@ class Strength:
 
     @property
     def noticed(self) -> int:
-        """Number of damages that anybody is told of."""
-        return sum(one.seen != "unseen" for one in self.planted)
+        """Number of damages that are reported at all."""
+        return sum(planted.seen != "unseen" for planted in self.planted)
 
     @property
     def stopped(self) -> int:
-        """Number of damages that stop the publication."""
-        return sum(one.seen == "stopped" for one in self.planted)
+        """Number of damages that prevent the publication."""
+        return sum(planted.seen == "stopped" for planted in self.planted)
 
     @property
     def holes(self) -> tuple[Planted, ...]:
-        """Damages that nobody is told of."""
-        return tuple(one for one in self.planted if one.seen == "unseen")
+        """Damages that are not detected."""
+        return tuple(planted for planted in self.planted if planted.seen == "unseen")
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns it for JSON."""
+        """Returns the result as values for JSON."""
         rows = [
             {
                 "column": planted.damage.column,
@@ -87,7 +88,7 @@ class Strength:
             }
             for planted in self.planted
         ]
-        counts = Counter(one.seen for one in self.planted)
+        counts = Counter(planted.seen for planted in self.planted)
         return {
             "replay_id": self.replay_id,
             "output": self.output,
@@ -110,37 +111,38 @@ def strength(
     seed: int = 1,
     listener: Listener | None = None,
 ) -> list[Strength]:
-    """Plants damages in copies of a replay's outputs and returns what their suites notice. Starts
-    no JVM.
+    """Plants damages in copies of a replay's outputs and returns which of them their suites detect.
+    Starts no JVM.
 
-    The replay itself, its verdict and the findings stay as they are; the result lies beside the
-    output's page.
+    The replay, its verdict and the findings do not change. The result is written to a file next to
+    the output's page.
 
     Args:
-        config: settings in force.
+        config: current settings.
         replay_id: a replay that has ended.
-        output: only this one; all outputs by default.
-        seed: decides which windows are taken and where damages are planted; the same seed gives the
-            same result.
-        listener: is told what is being measured.
+        output: name of the only output to examine; all outputs by default.
+        seed: selects the windows and the places of damages; the same seed gives the same result.
+        listener: receives lines of progress.
 
     Raises:
-        InputError: no replay has this id, it has not ended, or has no such output.
-        GateError: the undamaged rows cannot be judged, or a window has too many rows.
+        InputError: the id is unknown, or the replay has not ended or has no such output.
+        GateError: the undamaged rows cannot be checked, or a window has too many rows.
     """
     plan = checkable(config, Ledger.open(config.ledger_url), replay_id)
-    outputs = [one for one in plan.outputs if output in (None, one.name)]
+    outputs = [staged for staged in plan.outputs if output in (None, staged.name)]
     if not outputs:
         known = ", ".join(names_of(plan.outputs))
         raise InputError(
             f'replay "{replay_id}" has no output "{output}"',
             hint=f"Its outputs: {known}.",
         )
-    return [_measure(config, plan, one, seed, listener or Silent()) for one in outputs]
+    return [_measure(config, plan, staged, seed, listener or Silent()) for staged in outputs]
 
 
 def damages_of(columns: pa.Schema, width_us: int) -> Iterator[Damage]:
-    """Yields the damages that fit an output: those of whole rows, then those of each column."""
+    """Yields the damages that are possible in an output: those of whole rows, then those of each
+    column.
+    """
     yield Damage("row dropped", _drop)
     yield Damage("row doubled", _double)
     yield Damage("rows exchanged with the next window's", _move, reach=1)
@@ -157,21 +159,22 @@ def _measure(
     seed: int,
     listener: Listener,
 ) -> Strength:
-    made = _specimen(config, plan, output, seed=seed)
-    schema = event_columns(made.sources.staged)
+    specimen = _specimen(config, plan, output, seed=seed)
+    schema = event_columns(specimen.sources.staged)
     damages = list(damages_of(schema, plan.grid.width_us))
     listener.line(
-        f"{output.name}: {len(damages)} damages in windows {made.plan.range}, seed {seed}"
+        f"{output.name}: {len(damages)} damages in windows {specimen.plan.range}, seed {seed}"
     )
-    planted = tuple(plant(made, damages, seed))
-    placed = {(one.damage.column, one.damage.kind) for one in planted}
-    rest = tuple((one.column, one.kind) for one in damages if (one.column, one.kind) not in placed)
+    planted = tuple(plant(specimen, damages, seed))
+    placed = {(entry.damage.column, entry.damage.kind) for entry in planted}
+    every = [(damage.column, damage.kind) for damage in damages]
+    rest = tuple(excluding(every, placed))
     result = Strength(
         plan.replay_id,
         output.name,
-        made.suite.name,
+        specimen.suite.name,
         seed=seed,
-        windows=made.plan.range,
+        windows=specimen.plan.range,
         planted=planted,
         without_place=rest,
     )
@@ -199,8 +202,8 @@ def _specimen(config: Config, plan: Plan, output: OutputPlan, seed: int) -> Spec
 
 
 def _choose(plan: Plan, output: OutputPlan, sources: Sources, seed: int) -> WindowRange:
-    """Returns windows one after the other that hold rows, begun by the seed, as many as are not too
-    many rows.
+    """Returns consecutive windows that contain rows, starting at a window that the seed selects,
+    with a limited number of rows.
     """
     seals = staged_seals(sources.facts, output.name, plan.range)
     tuples = dict(zip(seals["window_id"].to_pylist(), seals["tuples"].to_pylist(), strict=True))
@@ -213,12 +216,11 @@ def _choose(plan: Plan, output: OutputPlan, sources: Sources, seed: int) -> Wind
         rows += tuples.get(last, 0)
     if last - first + 1 < WINDOWS_MIN or not rows:
         raise GateError(
-            f'output "{output.name}" of replay "{plan.replay_id}" has no {WINDOWS_MIN} windows to '
-            "plant damages in",
-            detail=f"From window {first} on there are {max(0, last - first + 1)}, with {rows:,} "
-            "rows; "
-            f"at most {ROWS_MAX:,} rows are copied.",
-            hint="Take a replay of a longer range, or of shorter windows, or another --seed.",
+            f'output "{output.name}" of replay "{plan.replay_id}" has fewer than {WINDOWS_MIN} '
+            "windows for planting damages",
+            detail=f"From window {first} on there are {max(0, last - first + 1)} windows with "
+            f"{rows:,} rows; at most {ROWS_MAX:,} rows are copied.",
+            hint="Use a replay with a longer range or shorter windows, or another --seed.",
         )
     return WindowRange(first, last)
 
@@ -229,22 +231,22 @@ Change = Callable[[Any], Any]
 
 
 def _changes(field: pa.Field, width_us: int) -> dict[str, Change]:
-    """Returns what may be done to a single value of a column, by kind."""
+    """Returns the possible changes of a single value of a column, by kind."""
     kind = field.type
-    found: dict[str, Change] = {"null": lambda value: None}
+    changes: dict[str, Change] = {"null": lambda value: None}
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        found["renamed"] = lambda value: value + "?"
+        changes["renamed"] = lambda value: value + "?"
     elif pa.types.is_boolean(kind):
-        found["the opposite"] = lambda value: not value
+        changes["the opposite"] = lambda value: not value
     elif pa.types.is_timestamp(kind):
-        found["off by one window"] = lambda value: value + timedelta(microseconds=width_us)
+        changes["off by one window"] = lambda value: value + timedelta(microseconds=width_us)
     elif pa.types.is_date(kind):
-        found["off by one day"] = lambda value: value + timedelta(days=1)
+        changes["off by one day"] = lambda value: value + timedelta(days=1)
     elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        found["of the other sign"] = lambda value: -value
-        found["of another unit"] = lambda value: _in_another_unit(value, kind)
-        found["off by one"] = lambda value: value + 1
-    return found
+        changes["of the other sign"] = lambda value: -value
+        changes["of another unit"] = lambda value: _in_another_unit(value, kind)
+        changes["off by one"] = lambda value: value + 1
+    return changes
 
 
 def _in_another_unit(value: Any, kind: pa.DataType) -> Any:

@@ -1,9 +1,10 @@
-"""The window report: one row for every window of a replay's range, also for those without output.
+"""The window report: one row for every window of a replay's range, including windows without
+output.
 
-Rows are counted in the staged output, by its key. Measures are those that the replay has stored
-with its facts; others are taken now. Facts, seals of the inputs and quarantine are small and
-already grouped by window. They meet in arrays indexed by window, so a window that is nowhere is
-still a row.
+Rows are counted in the staged output, by its key. Measures that the replay has stored with its
+facts are used; others are computed now. Facts, seals of the inputs and quarantine are small and
+already grouped by window. All of them are combined in arrays indexed by window, so that a window
+that occurs nowhere still has a row.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from rewindow.storage.queries import in_order
 
 @dataclass(frozen=True)
 class Sources:
-    """Tables that a report is made from, and the state folder with the inputs."""
+    """The tables that a report is computed from, and the state folder with the inputs."""
 
     staged: Table
     facts: Table
@@ -66,9 +67,9 @@ class Sources:
         quarantine: Location,
         versions: Mapping[str, int] | None = None,
     ) -> Sources:
-        """Opens the tables of a replay, at the versions given for them, else at their newest."""
+        """Opens the tables of a replay at the given versions, or at their newest."""
         at = dict(versions or {})
-        found = Table.open(quarantine) if Table.exists(quarantine) else None
+        quarantined = Table.open(quarantine) if Table.exists(quarantine) else None
         checkpoints = (
             Table.open(root / CHECKPOINTS, at.get(CHECKPOINTS))
             if Table.exists(root / CHECKPOINTS)
@@ -76,17 +77,17 @@ class Sources:
         )
         staged = Table.open(root / output, at.get(output))
         facts = Table.open(root / FACTS, at.get(FACTS))
-        return cls(staged, facts, found, checkpoints, state_folder(root))
+        return cls(staged, facts, quarantined, checkpoints, state_folder(root))
 
 
 @dataclass(frozen=True)
 class WindowReport:
-    """The window report of an output, and where the values of the suite's measures are from.
+    """The window report of an output, and the origin of the values of the suite's measures.
 
     Attributes:
         stored: measures whose values the replay has stored.
-        measured: those that were taken now.
-        remark: why stored values were passed over, empty if they were not.
+        measured: measures that were computed now.
+        remark: why stored values were not used, empty if they were.
     """
 
     table: pa.Table
@@ -111,45 +112,49 @@ def make_report(
     sources: Sources,
     measures: tuple[Measure, ...],
 ) -> WindowReport:
-    """Returns the window report of an output. Measures that the replay has stored are not taken
+    """Returns the window report of an output. Measures that the replay has stored are not computed
     again.
 
     Columns, all per window: `window_id`, `starts_at`, `output_rows` (of the attempt that readers
-    take), `sealed_rows` (what its seal says), `tuples_in` and `tuples_in_<input>`,
-    `recorded_tuples`, `unaccounted_tuples` (recorded, but neither processed nor declared lost:
-    R53), `lost` (1: given up by at most once), `lost_tuples`, `undeclared_lost` (1: no seal and no
-    declared loss), `repeated` (rows of other attempts), `undeclared_repeated` (those that the mode
-    does not allow), `repeated_keys`, `null_keys`, `heartbeats`, `data_rows`, `late`, `quarantined`,
-    `error_tuples` (on the error ports upstream of the output, and of operators that lead to none),
-    `gaps` (inputs whose window is empty), `missing_inputs` (inputs whose window is not sealed),
-    `attempts`, `affected` (1: computed from a state that lacks lost windows, R14),
-    `not_verifiable` (1: computed by an operator that reads outside systems, or downstream of one,
-    R88), and the suite's measures.
+    see), `sealed_rows` (count in its seal), `tuples_in` and `tuples_in_<input>`, `recorded_tuples`,
+    `unaccounted_tuples` (recorded, but neither processed nor declared lost), `lost` (1: given up by
+    at most once), `lost_tuples`, `undeclared_lost` (1: no seal and no declared loss), `repeated`
+    (rows of other attempts), `undeclared_repeated` (those that the mode does not allow),
+    `repeated_keys`, `null_keys`, `heartbeats`, `data_rows`, `late`, `quarantined`, `error_tuples`
+    (on the error ports upstream of the output, and of operators that feed no output), `gaps`
+    (inputs whose window is empty), `missing_inputs` (inputs whose window is not sealed),
+    `attempts`, `affected` (1: computed from a state that lacks lost windows), `not_verifiable` (1:
+    computed by an operator that reads external systems, or downstream of one), and the suite's
+    measures.
 
     Raises:
-        GateError: rows lie outside the range, or a measure cannot be computed.
-        TableError: a table of the replay is gone, or a seal of an input is damaged.
+        GateError: rows are outside of the range, or a measure cannot be computed.
+        TableError: a table of the replay is missing, or a seal of an input is damaged.
+
+    Rules: R14, R53, R88
     """
     known = values_of(plan, output)
     measures = tuple(measure.bound(known) for measure in measures)
-    made = _Report(plan, output, sources)
+    report = _Report(plan, output, sources)
     for what, add in (
-        ("its facts", made.add_facts),
-        ("seals of the inputs", made.add_inputs),
-        ("counting its rows by key", made.add_rows),
-        ("its measures", lambda: made.add_measures(measures)),
-        ("quarantine", made.add_quarantine),
+        ("its facts", report.add_facts),
+        ("seals of the inputs", report.add_inputs),
+        ("counting its rows by key", report.add_rows),
+        ("its measures", lambda: report.add_measures(measures)),
+        ("quarantine", report.add_quarantine),
     ):
         with step(f"{output.name}: {what}"):
             add()
-    stored = excluding(names_of(measures), made.taken_now)
+    stored = excluding(names_of(measures), report.taken_now)
     measured = excluding(names_of(measures), stored)
-    return WindowReport(made.table(measures), tuple(stored), tuple(measured), remark=made.remark)
+    return WindowReport(
+        report.table(measures), tuple(stored), tuple(measured), remark=report.remark
+    )
 
 
 def _facts_of(rows: pa.Table, direction: str, port: str) -> pa.Table:
-    """Returns the facts of a port by window; of one that was computed again the newest attempt
-    comes last.
+    """Returns the facts of a port, ordered by window and attempt, so that the newest attempt of a
+    window comes last.
     """
     mine = rows.filter(
         pc.and_(pc.equal(rows["direction"], direction), pc.equal(rows["port"], port))
@@ -158,6 +163,10 @@ def _facts_of(rows: pa.Table, direction: str, port: str) -> pa.Table:
 
 
 class _Report:
+    """A report under construction: `columns` has one array per column, indexed by window; `taken`
+    the attempt whose rows readers see, -1 for an unsealed window.
+    """
+
     def __init__(self, plan: Plan, output: OutputPlan, sources: Sources) -> None:
         self.plan = plan
         self.output = output
@@ -171,7 +180,7 @@ class _Report:
     # --- facts
 
     def add_facts(self) -> None:
-        """Adds what the facts say: seals, losses, attempts and what went in."""
+        """Adds seals, losses, attempts and input counts from the facts."""
         rows = query(
             "select window_id, direction, port, tuples, attempt, lost from facts",
             facts=self.sources.facts,
@@ -204,11 +213,15 @@ class _Report:
             self.columns["not_verifiable"][:] = 0
 
     def _affected(self) -> Ints:
-        """Windows of a stateful output that were computed from a state that lacks windows (R14)."""
-        found = losses_of(
+        """Returns 1 for the sealed windows of a stateful output that were computed from a state
+        that lacks windows.
+
+        Rules: R14
+        """
+        losses = losses_of(
             self.plan, self.sources.facts, self.sources.checkpoints, windows=self.plan.range
         )
-        first = found.affected_first.get(self.output.name, self.plan.last + 1)
+        first = losses.affected_first.get(self.output.name, self.plan.last + 1)
         return np.where(
             np.arange(self.plan.first, self.plan.last + 1) >= first,
             self.sealed,
@@ -216,14 +229,16 @@ class _Report:
         ).astype(np.int64)
 
     def _add_errors(self, rows: pa.Table) -> None:
-        """Adds the error tuples that readers see, those of the newest attempt that sealed them."""
+        """Adds the counts of error tuples that readers see: those of the newest attempt that sealed
+        them.
+        """
         total = np.zeros(self.size, dtype=np.int64)
         for error in self.plan.errors_of(self.output):
             seals = _facts_of(rows, "error", error.name)
             window, tuples = numbers(seals.filter(pc.invert(seals["lost"])), "window_id", "tuples")
-            found = np.zeros(self.size, dtype=np.int64)
-            found[self._index(window, "facts")] = tuples
-            total += found
+            of_port = np.zeros(self.size, dtype=np.int64)
+            of_port[self._index(window, "facts")] = tuples
+            total += of_port
         self.columns["error_tuples"] = total
 
     def _add_inputs_of_facts(self, rows: pa.Table) -> None:
@@ -237,15 +252,15 @@ class _Report:
                 "lost",
             )
             index = self._index(window, "facts")
-            # Inputs count as given up when any output lost the window; an output that kept it did
-            # process them.
+            # Facts mark an input as lost if any output lost the window. If this output has the
+            # window, it did process the input.
             lost = np.where(self.sealed[index], 0, lost)
-            found = np.zeros(self.size, dtype=np.int64)
+            processed = np.zeros(self.size, dtype=np.int64)
             given_up = np.zeros(self.size, dtype=np.int64)
-            found[index] = np.where(lost == 1, 0, tuples)
+            processed[index] = np.where(lost == 1, 0, tuples)
             given_up[index] = np.where(lost == 1, tuples, 0)
-            self.columns[_column("tuples_in", entry.stream)] = found
-            done = done + found
+            self.columns[_column("tuples_in", entry.stream)] = processed
+            done = done + processed
             lost_tuples = lost_tuples + given_up
         self.columns["tuples_in"] = done
         self.columns["lost_tuples"] = lost_tuples
@@ -253,7 +268,7 @@ class _Report:
     # --- inputs
 
     def add_inputs(self) -> None:
-        """Adds what the inputs have sealed: tuples, empty windows, missing windows."""
+        """Adds columns from the seals of the inputs: tuples, empty windows, missing windows."""
         recorded, gaps, missing = np.zeros((3, self.size), dtype=np.int64)
         for entry in self.plan.inputs:
             seals = Table.open(entry.windows_table(self.sources.state), entry.windows_version)
@@ -276,11 +291,11 @@ class _Report:
     # --- rows
 
     def add_rows(self) -> None:
-        """Adds the rows that are there, and those that share the declared key with another one of
-        their attempt.
+        """Adds the counts of stored rows, and of rows that repeat the declared key of another row
+        of their attempt.
 
-        They are counted in the rows themselves: seals say what should be there. Only the key's
-        columns are read.
+        They are counted in the rows themselves, because seals only contain the expected counts.
+        Only the columns of the key are read.
         """
         rows = self._ask(rows_sql(self.output.key), [], t=self.sources.staged)
         window, attempt, count, repeats = numbers(rows, "window_id", "attempt", "rows", "repeats")
@@ -296,8 +311,8 @@ class _Report:
         self.columns["undeclared_repeated"] = np.where(allowed, 0, self.columns["repeated"])
 
     def add_measures(self, measures: tuple[Measure, ...]) -> None:
-        """Adds the suite's measures, and those of every output: stored ones, the rest from the
-        rows.
+        """Adds the suite's measures and those that every output has: stored values if possible, the
+        rest from the rows.
         """
         own = every_output_has(self.output.key, self.sources.staged.schema)
         every = [*own, *measures]
@@ -320,9 +335,7 @@ class _Report:
         self.columns["data_rows"] = self.columns["output_rows"] - self.columns["heartbeats"]
 
     def _stored(self, measures: list[Measure]) -> StoredMeasures | None:
-        """Returns what the facts say of the rows that are there; None where they speak of
-        others.
-        """
+        """Returns the stored measures; None if they belong to other rows than the current ones."""
         stored = StoredMeasures(
             self.plan, self.output, self.sources.facts, taken=self.taken, measures=measures
         )
@@ -333,12 +346,12 @@ class _Report:
         return None
 
     def _is_stored(self, stored: StoredMeasures, measure: Measure) -> bool:
-        # A query over rows is never stored, and has something to find where there are none.
+        # Measures that are queries over rows are never stored.
         has_rows = self.sealed & (self.columns["output_rows"] > 0)
         return not measure.over_rows and stored.has(measure, has_rows)
 
     def _add_aggregates(self, measures: list[Measure]) -> None:
-        """Adds measures in one pass over the staged rows, per window and attempt."""
+        """Adds aggregate measures in one pass over the staged rows, per window and attempt."""
         if not measures:
             return
         of_the_suite = [measure for measure in measures if measure.name not in COLUMNS]
@@ -351,7 +364,7 @@ class _Report:
             self.measured[measure.name] = self._spread(values, index[taken], measure)
 
     def add_row_measure(self, measure: Measure) -> None:
-        """Adds a measure that looks across windows, over the rows that readers see."""
+        """Adds a measure that is a query over several windows, over the rows that readers see."""
         several = bool(self.columns["repeated"].any() or not self.sealed.all())
         inputs = {stream: self._input(measure, stream) for stream in measure.inputs}
         missing = {name: entry.missing for name, entry in inputs.items()}
@@ -369,14 +382,14 @@ class _Report:
         )
         if rows.column_names != ["window_id", "value"]:
             raise GateError(
-                f'measure "{measure.name}" gives the columns {", ".join(rows.column_names)}, not '
-                "window_id, value"
+                f'measure "{measure.name}" returns the columns {", ".join(rows.column_names)} '
+                "instead of window_id, value"
             )
         index = self._index(numbers(rows, "window_id")[0], f'measure "{measure.name}"')
         if len(np.unique(index)) < len(index):
             raise GateError(
-                f'measure "{measure.name}" of output "{self.output.name}" gives a window several '
-                "values",
+                f'measure "{measure.name}" of output "{self.output.name}" returns several values '
+                "for a window",
                 hint="Its query needs: group by window_id.",
             )
         self.measured[measure.name] = self._spread(rows["value"], index, measure)
@@ -386,13 +399,13 @@ class _Report:
         if name in known:
             return known[name]
         raise GateError(
-            f'measure "{measure.name}" of output "{self.output.name}" sees the input "{name}", '
-            "which is none",
+            f'measure "{measure.name}" of output "{self.output.name}" refers to input "{name}", '
+            "which does not exist",
             detail=f"Inputs of the replay: {', '.join(sorted(known)) or 'none'}.",
         )
 
     def add_quarantine(self) -> None:
-        """Adds late and otherwise quarantined tuples of the inputs."""
+        """Adds counts of late and otherwise quarantined tuples of the inputs."""
         late = np.zeros(self.size, dtype=np.int64)
         other = np.zeros(self.size, dtype=np.int64)
         if self.sources.quarantine is not None:
@@ -400,15 +413,15 @@ class _Report:
             sql = f"""select window_id, count(*) filter (where reason like 'late%') as late,
                 count(*) as rows from q
                       where source in ({streams}) and {self._inside()} group by window_id"""
-            window, found, rows = numbers(
+            window, late_rows, rows = numbers(
                 query(sql, q=self.sources.quarantine),
                 "window_id",
                 "late",
                 "rows",
             )
             index = self._index(window, "quarantine")
-            late[index] = found
-            other[index] = rows - found
+            late[index] = late_rows
+            other[index] = rows - late_rows
         self.columns |= {"late": late, "quarantined": other}
 
     # --- together
@@ -438,8 +451,8 @@ class _Report:
         return f"window_id between {self.plan.first} and {self.plan.last}"
 
     def _index(self, window: Ints, where: str, count: Ints | None = None) -> Ints:
-        """Returns positions in the report; a window outside the range would be a row that nobody
-        looks at.
+        """Returns indexes in the report. Raises an error for windows outside of the range, which
+        would otherwise be ignored.
         """
         outside = (window < self.plan.first) | (window > self.plan.last)
         if outside.any():
@@ -452,8 +465,8 @@ class _Report:
         return window - self.plan.first
 
     def _spread(self, values: pa.ChunkedArray, index: Ints, measure: Measure) -> pa.Array:
-        """Returns a measure for every window: null where the window is not sealed, `empty` where it
-        has no rows.
+        """Returns a measure for every window: null if the window is not sealed, `empty` if it has
+        no rows.
         """
         seen = self.sealed[index]
         plain = plain_numbers(values).filter(pa.array(seen))
@@ -465,18 +478,20 @@ class _Report:
             raise GateError(
                 f'measure "{measure.name}" of output "{self.output.name}" is not a number in '
                 f"window {window}",
-                detail="A check would pass over it.",
-                hint="Mend the output, or leave them out in the SQL: filter (where not "
+                detail="Checks would ignore it.",
+                hint="Correct the output, or leave such values out in the SQL: filter (where not "
                 "isnan(column)).",
             )
         position = np.full(self.size, -1, dtype=np.int64)
         position[index] = np.arange(len(index))
-        found = plain.take(pa.array(position, mask=position < 0))
+        values_by_window = plain.take(pa.array(position, mask=position < 0))
         if measure.empty is not None:
             bare = pa.array(self.sealed & (position < 0))
-            kind = found.type if float(measure.empty).is_integer() else pa.float64()
+            is_whole = float(measure.empty).is_integer()
+            kind = values_by_window.type if is_whole else pa.float64()
+            empty = pa.scalar(measure.empty)
             try:
-                found = pc.if_else(bare, pa.scalar(measure.empty).cast(kind), found.cast(kind))
+                values_by_window = pc.if_else(bare, empty.cast(kind), values_by_window.cast(kind))
             except pa.ArrowException as error:
                 raise GateError(
                     f'measure "{measure.name}" is of type {values.type}, which cannot be '
@@ -484,14 +499,14 @@ class _Report:
                     "without rows",
                     hint='Make it a number, or set "empty": null.',
                 ) from error
-        return found
+        return values_by_window
 
     def _ask(self, sql: str, measures: list[Measure], **tables: Table) -> pa.Table:
         try:
             return query(for_datafusion(sql), **tables)
         except RewindowError:
             raise
-        except Exception as error:  # DataFusion has no class of its own for an SQL that it refuses
+        except Exception as error:  # DataFusion has no separate class for invalid SQL
             names = ", ".join(f'"{measure.name}"' for measure in measures)
             what = f"measures {names} of output" if measures else "output"
             raise GateError(

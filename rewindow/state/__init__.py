@@ -1,3 +1,3 @@
-"""Where operator state lives between groups: in a cell of the checkpoint while small, else in files
-beside it.
+"""Storage of operator state between commit groups: a small state is in a cell of the checkpoint's
+row, a larger one in files next to the table of checkpoints.
 """

@@ -1,10 +1,12 @@
-"""Values that properties got while their replay ran: who changed what, from which window on (X10,
-O26, O27).
+"""Changes of properties while a replay runs: which user set which value, effective from which
+window.
 
-A replay keeps them in one log of numbered files, in which it also notes, before it begins a group,
-up to where its windows are begun. A number is given once, by a conditional put, so changes and
-begun windows have one order: no window that was begun is changed afterwards, and every attempt
-computes a window with the same values, whenever it is killed.
+A replay keeps them in one log of numbered files. Before it starts a group, it also writes to the
+log the last window of that group. Each number is written once, by a conditional put, so changes and
+started windows are totally ordered. Therefore a change never affects a window that was started
+before, and every attempt computes a window with the same values, whenever a process is killed.
+
+Rules: O26, O27, X10
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ FOLDER = "changes"
 
 
 class _Entry(BaseModel):
-    """One file of the log: a change, or the last window that is begun."""
+    """One file of the log: a change, or the last window that was started."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,7 +39,7 @@ class ChangeLog:
 
     Args:
         root: folder of the replay.
-        planned: those that its plan has from the start.
+        planned: changes that its plan contains.
         folder: folder of the log, below that of the replay.
     """
 
@@ -47,7 +49,9 @@ class ChangeLog:
     _entries: list[_Entry] = field(default_factory=list, init=False, repr=False)
 
     def changes(self) -> list[PropertyChange]:
-        """Returns all changes; of one property and window the last one counts."""
+        """Returns all changes. If a property was changed twice for the same window, the later
+        change takes precedence.
+        """
         self._read()
         changes = {}
         for change in (*self.planned, *(entry.change for entry in self._entries)):
@@ -56,33 +60,34 @@ class ChangeLog:
         return list(changes.values())
 
     def begun(self) -> int | None:
-        """Returns the last window that was begun, None before the first."""
+        """Returns the last window that was started, None before the first."""
         self._read()
         begun = [entry.begun for entry in self._entries if entry.begun is not None]
         return max(begun, default=None)
 
     def add(self, change: Callable[[int | None], PropertyChange]) -> PropertyChange:
-        """Notes a change, and returns it.
+        """Adds a change to the log and returns it.
 
         Args:
-            change: gives it, in view of the last window that was begun; may raise, then nothing is
-                noted.
+            change: returns the change, given the last window that was started. If it raises an
+                exception, nothing is written. It is called again if another process writes at the
+                same time.
         """
-        made: list[PropertyChange] = []
+        tried: list[PropertyChange] = []
 
         def entry() -> _Entry:
-            made.append(change(self.begun()))
-            return _Entry(change=made[-1])
+            tried.append(change(self.begun()))
+            return _Entry(change=tried[-1])
 
         self._append(entry)
-        return made[-1]
+        return tried[-1]
 
     def begin(self, first: int, last: int) -> int:
-        """Notes that the windows of a group are begun; returns its last one, before which no change
-        falls.
+        """Records that the windows of a group are started, and returns the group's last window. No
+        later change can affect these windows.
         """
-        # A group must not span a change, so it ends before the first one. Between reading the log
-        # and writing to it another process may add a change: then the entry is made again.
+        # A group must not span a change, so it ends before the first one. Another process may add
+        # a change between reading the log and writing to it; then `_append` calls `entry` again.
         end = last
 
         def entry() -> _Entry | None:
@@ -98,7 +103,7 @@ class ChangeLog:
         return end
 
     def at(self, window: int) -> list[PropertyChange]:
-        """Returns the changes that hold in a window, the last one of each property."""
+        """Returns the changes that are effective in a window, the last one of each property."""
         changes = {}
         for change in sorted(self.changes(), key=lambda change: change.from_window):
             if change.from_window <= window:
@@ -106,11 +111,11 @@ class ChangeLog:
         return list(changes.values())
 
     def _append(self, entry: Callable[[], _Entry | None]) -> None:
-        """Puts what an entry is, in view of all before it, under the next number; again where that
-        was taken.
+        """Writes an entry under the next number. If another process has taken that number, the
+        entry is computed again from the longer log.
         """
-        while (made := entry()) is not None:
-            content = made.model_dump_json(exclude_none=True)
+        while (new := entry()) is not None:
+            content = new.model_dump_json(exclude_none=True)
             if self._place(len(self._entries)).put_if_absent(content):
                 return
 
@@ -128,12 +133,12 @@ def container_log(
     container: str,
     planned: Iterable[PropertyChange] = (),
 ) -> ChangeLog:
-    """Returns the log of a container. It is in the folder of the whole replay, so that a container
-    that is not planned yet has one.
+    """Returns the log of a container. It is in the folder of the whole replay, so that it exists
+    before the container is planned.
 
     Args:
         root: folder of the whole replay.
         container: its name.
-        planned: changes of its operators that its plan has from the start.
+        planned: changes of its operators that its plan contains.
     """
     return ChangeLog(root, planned, f"{FOLDER}/{container}")

@@ -1,10 +1,12 @@
-"""Checkpoints: state frames as rows of a Delta table (docs/rules/windows_and_checkpoints.md section
-6).
+"""Checkpoints: operator states as rows of a Delta table (docs/rules/windows_and_checkpoints.md
+section 6).
 
-A small state is stored as an Arrow IPC stream in one cell, a large one in files that the row names;
-the cell then holds its columns alone (`rewindow.state`). Either way all operators of a container
-are saved in one commit, and reading a row runs no code. A row has the state's digest, which does
-not depend on the form (X48).
+A small state is stored as an Arrow IPC stream in one cell. A large one is stored in files that the
+row names, and the cell contains only its columns (`rewindow.state`). Either way all operators of a
+container are saved in one commit, and reading a row executes no stored code. A row contains the
+state's digest, which is independent of the form.
+
+Rules: X48
 """
 
 from __future__ import annotations
@@ -33,10 +35,10 @@ from rewindow.storage.log_gaps import restore_hint
 
 STATE_BYTES_MAX = 1 << 30
 START = "start"
-"""Where the files of the state lie with which a replay begins, in the folder of its states."""
+"""Subfolder, in the folder of a replay's states, for the files of its start state."""
 COMPRESSED_BYTES_MIN = 1 << 16
-"""Smaller states are stored as they are: compressing one takes longer, in a thread of its own, than
-it saves."""
+"""Smaller states are not compressed: the compression, which uses a separate thread, would take
+longer than it saves."""
 SCHEMA = pa.schema(
     [
         ("operator", pa.string()),
@@ -60,11 +62,13 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Provenance:
-    """What made a state (W65): code, settings, attempt, and the tables that it was computed from.
+    """The origin of a state: code, settings, attempt, and input tables.
 
     Attributes:
         versions: operator name to its version.
         inputs: input stream to the Delta id of its table.
+
+    Rules: W65
     """
 
     versions: Mapping[str, OperatorVersion]
@@ -73,7 +77,7 @@ class Provenance:
 
     @classmethod
     def of(cls, plan: Plan, attempt: int) -> Provenance:
-        """Returns what makes the states of a planned replay in one of its attempts."""
+        """Returns the provenance of states that an attempt of a planned replay computes."""
         inputs = {entry.stream: entry.table_id for entry in plan.inputs}
         return cls(plan.versions, attempt, inputs)
 
@@ -116,10 +120,19 @@ def encode(
     """Returns the rows that store the states of all operators after a window.
 
     An application without state stores one row without an operator, so that a checkpoint always
-    exists (W71).
+    exists.
+
+    Args:
+        window: the window.
+        mark: its mark in the replay.
+        states: operator name to its state.
+        versions: operator name to the version of its state's schema.
+        made: origin of the states.
 
     Raises:
         CheckpointError: a state is too large for one cell.
+
+    Rules: W71
     """
     rows = []
     for name, state in sorted(states.items()):
@@ -148,9 +161,9 @@ def _row(
         blob = _blob(state)
     if len(blob) > STATE_BYTES_MAX:
         raise CheckpointError(
-            f'state of operator "{name}" takes {len(blob)} bytes, allowed in a cell are '
+            f'state of operator "{name}" has {len(blob)} bytes, but a cell can have at most '
             f"{STATE_BYTES_MAX}",
-            hint="Keep states in files from a smaller size on: setting replay.inline_state_bytes.",
+            hint="Reduce replay.inline_state_bytes, so that larger states are stored in files.",
         )
     return {
         "operator": name,
@@ -178,15 +191,16 @@ def _blob(frame: pa.Table) -> bytes:
 
 
 def decode(row: Mapping[str, object], table: Location) -> OperatorState:
-    """Returns the state of a stored row, once all of it has been held against its digest.
+    """Returns the state of a stored row, after comparing all of it with its digest.
 
     Args:
         row: a stored row.
-        table: the table that it comes from; files of states lie beside it.
+        table: the table that contains the row; files of states are next to it.
 
     Raises:
-        CheckpointError: it is damaged: not Arrow, another digest, or a file of it is gone.
-        ResourceError: the machine could not read a file that may be whole.
+        CheckpointError: the state is damaged: it is not Arrow, has another digest, or a file is
+            missing.
+        ResourceError: a file could not be read, but may be intact.
     """
     state = _undecoded(row, table)
     try:
@@ -195,7 +209,7 @@ def decode(row: Mapping[str, object], table: Location) -> OperatorState:
         digest = state.digest if isinstance(state, StateFiles) else frame_digest(state)
         if digest != row["digest"]:
             raise CheckpointError("its digest differs")
-    except (CheckpointError, InputError) as error:  # No state has a type without a hash.
+    except (CheckpointError, InputError) as error:  # InputError: the type cannot be hashed.
         raise _damaged(row, table, error.primary, error.detail) from error
     except DAMAGE as error:
         raise _damaged(row, table, "its state cannot be read", plain_text(error)) from error
@@ -212,8 +226,8 @@ def schema_of(row: Mapping[str, object]) -> pa.Schema:
 
 
 def stored_columns(schema: pa.Schema) -> pa.Schema:
-    """Returns columns as a state has them: of plain types, and each may be null, whatever a cell
-    has, since no digest covers that.
+    """Returns the columns of a state in normal form: plain types, all nullable, because the digest
+    does not cover nullability.
     """
     return pa.schema([column.with_nullable(True) for column in plain_schema(schema)])
 
@@ -230,16 +244,16 @@ def _undecoded(row: Mapping[str, object], table: Location) -> OperatorState:
             int(str(row["rows"])),
         )
     except (TypeError, ValueError, LookupError) as error:
-        raise _damaged(row, table, "it names no files that it could", str(error)) from error
+        raise _damaged(row, table, "its list of files cannot be read", str(error)) from error
 
 
 def _frame(row: Mapping[str, object], table: Location) -> pa.Table:
-    """Returns what the cell of a stored row holds: a state, or the columns of one that lies in
-    files.
+    """Returns the content of a stored row's cell: a state, or an empty table with the columns of a
+    state in files.
     """
     try:
         frame = pa.ipc.open_stream(row["state"]).read_all()
-        frame.validate(full=True)  # Offsets that were changed would be followed out of the buffers.
+        frame.validate(full=True)  # A damaged offset could point outside of its buffer.
         return frame.cast(stored_columns(frame.schema))
     except (*DAMAGE, TypeError, AttributeError) as error:
         raise _damaged(row, table, "its state cannot be read", plain_text(error)) from error
@@ -258,36 +272,36 @@ def _name(row: Mapping[str, object]) -> str:
 
 
 def marks(table: Log) -> list[int]:
-    """Returns the marks at which the table has checkpoints, ascending; a file that is damaged or
-    gone has none.
+    """Returns the marks of the table's checkpoints, ascending. Files that are damaged or missing
+    are ignored.
 
     Raises:
-        ResourceError: the machine could not read a file that may be whole.
+        ResourceError: a file could not be read, but may be intact.
     """
     return [mark for mark in _all_marks(table) if mark >= 0]
 
 
 def warm_up_marks(table: Log) -> list[int]:
-    """Returns the marks of a warm-up's checkpoints, ascending: they lie before the range, so they
-    are below zero.
+    """Returns the marks of a warm-up's checkpoints, ascending. They are negative, because a warm-up
+    is before the range.
     """
     return [mark for mark in _all_marks(table) if mark < 0]
 
 
 def _all_marks(table: Log) -> list[int]:
-    found: set[int] = set()
+    marks: set[int] = set()
     for rows in _parts(table, ["mark"]):
-        found.update(rows["mark"].to_pylist())
-    return sorted(found)
+        marks.update(rows["mark"].to_pylist())
+    return sorted(marks)
 
 
 def state_leaves(table: Log) -> set[str]:
-    """Returns the folders of all files of states that the table's checkpoints name."""
+    """Returns the folders of all state files that the table's checkpoints name."""
     return leaves_of(_parts(table, ["files"]))
 
 
 def leaves_of(parts: Iterable[pa.Table]) -> set[str]:
-    """Returns the folders of all files of states that stored rows name."""
+    """Returns the folders of all state files that stored rows name."""
     texts: set[str] = set()
     for rows in parts:
         texts.update(rows["files"].drop_null().to_pylist())
@@ -298,11 +312,13 @@ def leaves_of(parts: Iterable[pa.Table]) -> set[str]:
 
 
 def load(table: Log, mark: int) -> Checkpoint:
-    """Returns the checkpoint at a mark, of the newest attempt that saved it (X33).
+    """Returns the checkpoint at a mark, from the newest attempt that saved it.
 
     Raises:
-        CheckpointError: it is not there, or damaged.
-        ResourceError: the machine could not read a file that may be whole.
+        CheckpointError: the checkpoint is missing or damaged.
+        ResourceError: a file could not be read, but may be intact.
+
+    Rules: X33
     """
     rows: list[dict[str, object]] = []
     for part in _parts(table, SCHEMA.names):
@@ -322,8 +338,8 @@ def load(table: Log, mark: int) -> Checkpoint:
 
 
 def rows_at(table: Log, window: int) -> pa.Table:
-    """Returns the stored rows, state included, of the newest attempt at a window; no rows when
-    there is none.
+    """Returns the stored rows at a window from the newest attempt, including states; an empty table
+    if there are none.
     """
     parts = [part.filter(pc.equal(part["window_id"], window)) for part in stored_rows(table)]
     rows = pa.concat_tables([SCHEMA.empty_table(), *parts])
@@ -333,7 +349,7 @@ def rows_at(table: Log, window: int) -> pa.Table:
 
 
 def stored_rows(table: Log) -> Iterable[pa.Table]:
-    """Returns all stored rows, file by file."""
+    """Returns all stored rows, one table per file."""
     return _parts(table, SCHEMA.names)
 
 
@@ -343,15 +359,15 @@ def brought(
     target: Location,
     place: str,
 ) -> pa.Table:
-    """Returns stored rows as another table of checkpoints may hold them; the files of their states
-    then lie beside it.
+    """Copies stored rows for another table of checkpoints: links or copies the files of their
+    states, and returns rows with the new paths.
 
     Args:
         rows: stored rows of the table `source`.
-        source: folder of the table that they come from.
-        target: folder of the table that they are for.
-        place: where the files go, in the folder of the target's states; bringing them again changes
-            nothing.
+        source: folder of the table that contains the rows.
+        target: folder of the table that receives the rows.
+        place: subfolder for the files, in the folder of the target's states. Repeating the call has
+            no further effect.
 
     Raises:
         CheckpointError: a state is damaged.
@@ -371,37 +387,37 @@ def brought(
 
 
 def check(rows: pa.Table, table: Location) -> None:
-    """Reads the states of stored rows, and holds them against their digests.
+    """Reads the states of stored rows and compares them with their digests.
 
     Raises:
         CheckpointError: a state is damaged.
-        ResourceError: the machine could not read a file that may be whole.
+        ResourceError: a file could not be read, but may be intact.
     """
     for row in rows.to_pylist():
         decode(row, table)
 
 
 def check_there(rows: pa.Table, table: Location) -> None:
-    """Makes sure that the files of the states of stored rows are there.
+    """Checks that the state files of stored rows exist.
 
     Raises:
-        CheckpointError: a file is gone.
+        CheckpointError: a file is missing.
     """
     for row in rows.to_pylist():
         state = _undecoded(row, table)
         for path in state.all_paths() if isinstance(state, StateFiles) else ():
             if not path.is_file():
-                raise _damaged(row, table, "a file of its state is gone", path.uri)
+                raise _damaged(row, table, "a file of its state is missing", path.uri)
 
 
 def as_checkpoint(rows: pa.Table, made: Provenance, mark: int = 0) -> pa.Table:
-    """Returns stored rows as a checkpoint of another replay, by default as its start state (mark
-    0).
+    """Returns stored rows as a checkpoint of another replay, with its provenance; by default as its
+    start state (mark 0).
     """
-    found = []
+    checkpoint = []
     for row in rows.to_pylist():
-        found.append({**row, "mark": mark, **made.columns(row["operator"])})
-    return pa.Table.from_pylist(found, schema=SCHEMA)
+        checkpoint.append({**row, "mark": mark, **made.columns(row["operator"])})
+    return pa.Table.from_pylist(checkpoint, schema=SCHEMA)
 
 
 def other_versions(
@@ -409,22 +425,23 @@ def other_versions(
     versions: Mapping[str, OperatorVersion],
     what: str,
 ) -> set[str]:
-    """Returns the operators of which another version made the states of stored rows.
+    """Returns the operators whose version differs from the one that computed the states of stored
+    rows.
 
     Operators with state and those upstream of them are compared.
 
     Args:
         rows: stored rows of a window.
         versions: operator name to its current version.
-        what: text that names the states in an error, with an article.
+        what: description of the states for an error, with an article.
 
     Raises:
         CheckpointError: the versions of a row are damaged.
     """
-    found: set[str] = set()
+    changed: set[str] = set()
     for row in rows:
         name = row["operator"]
-        with reading_json(what, "versions of", "Put the checkpoints back from a copy."):
+        with reading_json(what, "versions of", "Restore the checkpoints from a backup."):
             made = json.loads(row["upstream"])
         if not name:
             continue
@@ -434,50 +451,50 @@ def other_versions(
         for other in {*made, *upstream}:
             now = versions.get(other)
             if now is None or made.get(other) != now.pair:
-                found.add(other)
-    return found
+                changed.add(other)
+    return changed
 
 
 def check_inputs(rows: pa.Table, tables: Mapping[str, str], what: str) -> None:
-    """Refuses a state that was computed from other tables than those that an application now reads.
+    """Checks that a state was computed from the same tables that the application now reads.
 
     A stream that was deleted and recorded again is another stream, although it has the same name.
 
     Args:
         rows: stored rows of a window.
-        tables: input stream to the Delta id of its table now.
-        what: names the state in the error, with its article.
+        tables: input stream to the current Delta id of its table.
+        what: description of the state for the error, with an article.
 
     Raises:
-        CheckpointError: names the stream and both tables.
+        CheckpointError: a table differs; the message names the stream and both tables.
     """
     for text in pc.unique(rows["inputs"]).to_pylist():
-        with reading_json(what, "list of inputs of", "Put the checkpoints back from a copy."):
+        with reading_json(what, "list of inputs of", "Restore the checkpoints from a backup."):
             made_from = json.loads(text)
         for stream, table_id in tables.items():
             before = made_from.get(stream, table_id)
             if before != table_id:
                 raise CheckpointError(
-                    f'{what} was computed from another table of stream "{stream}" than the one '
-                    "that is there",
-                    detail=f"It was computed from table {before}, the stream is now table "
-                    f"{table_id}: it was deleted "
-                    "and recorded again.",
-                    hint="Replay from the first sealed window of the stream on and publish that, "
-                    "or pass "
-                    "--initial-state, which starts without what happened before.",
+                    f'{what} was computed from another table of stream "{stream}" than the '
+                    "current one",
+                    detail=f"The state was computed from table {before}. The stream is now table "
+                    f"{table_id}: it was deleted and recorded again.",
+                    hint="Replay from the first sealed window of the stream and publish the "
+                    "result, or pass --initial-state to start without the earlier windows.",
                 )
 
 
 def state_digest(rows: pa.Table) -> str:
-    """Returns one digest over the states of all operators at a window, from their stored rows."""
+    """Returns one digest of the states of all operators at a window, from their stored rows."""
     pairs = sorted(zip(rows["operator"].to_pylist(), rows["digest"].to_pylist(), strict=True))
     return hashlib.sha256(repr(pairs).encode()).hexdigest()[:32]
 
 
 def _parts(table: Log, columns: list[str]) -> Iterable[pa.Table]:
-    """Reads the table's files; those that are damaged or gone are passed over, those that may be
-    whole never (R25).
+    """Yields columns of the table's rows, file by file. Files that are damaged or missing are
+    skipped; a file that may be intact raises an error instead.
+
+    Rules: R25
     """
     for file in table.files():
         with suppress(TableError), reading_table(table.path):
@@ -486,8 +503,7 @@ def _parts(table: Log, columns: list[str]) -> Iterable[pa.Table]:
 
 
 def frame_digest(frame: pa.Table) -> str:
-    """Returns the digest of a state in memory: of its rows as a multiset, whatever their order and
-    its columns'.
+    """Returns the digest of a state in memory. It is independent of the order of rows and columns.
 
     >>> frame_digest(pa.table({"a": [1, 2]})) == frame_digest(pa.table({"a": [2, 1]}))
     True

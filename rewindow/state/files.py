@@ -1,9 +1,9 @@
-"""States in files: Parquet, a file or more for each bucket of the key, beside the table of
+"""States in Parquet files: one or more files per bucket of the key, next to the table of
 checkpoints that names them.
 
-The files of the checkpoints in table `T` lie in the folder `T.state`, which belongs to no Delta
-table, so that a VACUUM takes none of them. A checkpoint names its files by their paths in that
-folder. What no checkpoint names is a stray.
+The state files of the checkpoints in table `T` are in the folder `T.state`, which is not part of a
+Delta table, so that a VACUUM does not delete them. A checkpoint stores the paths of its files
+relative to that folder. A file that no checkpoint names is left over and may be deleted.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from rewindow.state.row_hash import buckets_of, digest_text, row_sum
 from rewindow.storage.failures import DAMAGE, may_be_whole, plain_text, table_failure
 
 FIELD = "state"
-"""The field of an operator that a state belongs to; an operator on frames has this one."""
+"""The name of the field that a state belongs to, for frame operators, which have only one."""
 DELETED = "_rw_gone"
-"""Column of an increment: whether its key is no longer in the state."""
+"""Column of an increment: true if the key was removed from the state."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class StateFile:
     """A file of a state.
 
     Attributes:
-        path: in the folder of states.
-        bucket: of the keys that it holds.
-        rows, bytes: how many it holds, and its size.
+        path: path in the folder of states.
+        bucket: number of the bucket whose keys it contains.
+        rows, bytes: its number of rows and its size.
         hashes: sum of its rows' hashes, in hexadecimal.
-        step: 0 for the base, higher for what changed since.
+        step: 0 for the base, n for the n-th increment after it.
     """
 
     path: str
@@ -53,13 +53,13 @@ class StateFile:
 
 @dataclass(frozen=True)
 class StateFiles:
-    """A state that lies in files.
+    """A state that is stored in files.
 
     Attributes:
-        folder: where the paths begin.
+        folder: the folder that paths are relative to.
         schema: columns of the state.
-        rows, hashes: of the state as a whole: how many, and the sum of their hashes.
-        key: columns of its key; none where the whole row is the key.
+        rows, hashes: number of rows of the whole state, and the sum of their hashes.
+        key: columns of its key; empty if the whole row is the key.
         buckets: number of buckets.
     """
 
@@ -73,14 +73,14 @@ class StateFiles:
 
     @property
     def digest(self) -> str:
-        """The state's digest: the same in a cell, in other buckets, and with or without
-        increments.
+        """The state's digest. It is the same for a state in a cell, with other buckets, and with or
+        without increments.
         """
         return digest_text(self.schema, self.rows, self.hashes)
 
     @property
     def steps(self) -> int:
-        """How often it has changed since its base was written."""
+        """Number of increments since its base was written."""
         return max((file.step for file in self.files), default=0)
 
     @property
@@ -89,19 +89,21 @@ class StateFiles:
         return {os.path.dirname(file.path) for file in self.files}
 
     def paths(self, step: int) -> list[str]:
-        """Returns the files of its base (0) or of an increment."""
+        """Returns the paths of the files of its base (0) or of an increment."""
         return [str(self.folder / file.path) for file in self.files if file.step == step]
 
     def all_paths(self) -> list[Location]:
-        """Returns all its files."""
+        """Returns the paths of all its files."""
         return [self.folder / file.path for file in self.files]
 
     def bytes(self, step: int | None = None) -> int:
-        """Returns the size of a step, or of all."""
+        """Returns the size of a step, or of all steps."""
         return sum(file.bytes for file in self.files if step in (None, file.step))
 
     def to_json(self) -> str:
-        """Returns what a checkpoint's row keeps of it beside rows, digest and schema."""
+        """Returns the attributes that a checkpoint's row stores in addition to rows, digest and
+        schema.
+        """
         files = [list(asdict(file).values()) for file in self.files]
         return json.dumps(
             {
@@ -120,33 +122,33 @@ class StateFiles:
         schema: pa.Schema,
         rows: int,
     ) -> StateFiles:
-        """Returns what `to_json` kept."""
-        kept = json.loads(text)
-        files = tuple(starmap(StateFile, kept["files"]))
+        """Returns the state that `to_json` has serialized."""
+        values = json.loads(text)
+        files = tuple(starmap(StateFile, values["files"]))
         return cls(
             folder,
             schema,
             rows,
-            int(kept["hashes"], 16),
-            tuple(kept["key"]),
-            kept["buckets"],
+            int(values["hashes"], 16),
+            tuple(values["key"]),
+            values["buckets"],
             files,
         )
 
     def check(self) -> None:
-        """Reads every file, a batch at a time, and holds it against what was noted of it.
+        """Reads every file, a batch at a time, and compares it with its recorded size and hashes.
 
         Raises:
-            CheckpointError: a bucket is damaged or gone.
-            ResourceError: the machine could not read a file that may be whole.
+            CheckpointError: a file is damaged or missing.
+            ResourceError: a file could not be read, but may be intact.
         """
         for file in self.files:
             names = [*self.schema.names, *([DELETED] if file.step else [])]
             _check(self.folder / file.path, file, names)
 
     def copied_to(self, folder: Location, place: str) -> StateFiles:
-        """Links its files into a place in another folder, copies them where that cannot be; may be
-        repeated.
+        """Links its files into another folder, or copies them if linking is not possible; returns
+        the state there. May be repeated.
         """
         for file in self.files:
             _link(self.folder / file.path, folder / place / file.path)
@@ -158,22 +160,20 @@ class StateFiles:
 
 
 OperatorState: TypeAlias = pa.Table | StateFiles
-"""A state between two groups: in memory while it is small, else in files."""
+"""A state between two groups: in memory if small, otherwise in files."""
 States: TypeAlias = Mapping[str, OperatorState]
+"""Operator name to its state."""
 
 
 def size_text(state: OperatorState) -> str:
-    """Returns the size of a state for people."""
+    """Returns the size of a state as text for a user."""
     if isinstance(state, StateFiles):
         return f"{state.rows:,} rows, {state.bytes() / 1e6:.1f} MB"
     return f"{state.num_rows:,} rows, {state.nbytes / 1e6:.1f} MB"
 
 
-"""Operator name to its state."""
-
-
 def folder_of(table: Location) -> Location:
-    """Returns the folder of the states that the checkpoints in a table name."""
+    """Returns the folder of the state files of a table of checkpoints."""
     return table.with_name(f"{table.name}.state")
 
 
@@ -185,9 +185,7 @@ def write_state(
     key: tuple[str, ...],
     buckets: int,
 ) -> OperatorState:
-    """Returns a state that is in memory as it is while it is small, else written into files of a
-    folder.
-    """
+    """Returns a state unchanged if it is small; otherwise writes it to files of a folder."""
     if not rows.num_rows or rows.nbytes <= inline_bytes:
         return rows
     return write_rows(rows, folder, place, key, buckets)
@@ -200,7 +198,7 @@ def write_rows(
     key: tuple[str, ...],
     buckets: int,
 ) -> StateFiles:
-    """Writes a state that is in memory into files, as Spark would."""
+    """Writes a state from memory to files, in the same form as Spark does."""
     of_row = buckets_of(rows, key, buckets)
     (folder / place).make_folder()
     files = []
@@ -231,7 +229,7 @@ def write_rows(
 def _check(path: Location, file: StateFile, names: list[str]) -> None:
     name = f'bucket {file.bucket} of the state in "{file.path}"'
     if not path.is_file():
-        raise CheckpointError(f"{name} is gone")
+        raise CheckpointError(f"{name} is missing")
     if path.size() != file.bytes:
         raise CheckpointError(f"{name} is damaged: it has {path.size()} bytes, not {file.bytes}")
     rows = total = 0
@@ -252,15 +250,17 @@ def _link(source: Location, target: Location) -> None:
     try:
         source.copy_to(target)
     except FileNotFoundError as error:
-        gone = f'file "{source.name}" of a state is gone'
-        raise CheckpointError(gone, detail=f"Looked in {source.parent}.") from error
+        missing = f'file "{source.name}" of a state is missing'
+        raise CheckpointError(missing, detail=f"It was expected in {source.parent}.") from error
 
 
 @dataclass
 class RetainedFiles:
-    """The folder of the states of one replay, as an attempt of it keeps it clear of strays.
+    """Deletes files from the state folder of a replay that no checkpoint names and no group needs
+    any more.
 
     Attributes:
+        epoch: epoch of the current attempt.
         saved: the folders of files that a checkpoint names.
     """
 
@@ -269,7 +269,7 @@ class RetainedFiles:
     saved: set[str] = field(default_factory=set)
 
     def clear(self, named: Iterable[str]) -> None:
-        """Deletes what attempts that have ended left without a checkpoint; those that are to come
+        """Deletes the files of earlier attempts that no checkpoint names. Files of later attempts
         are left alone.
         """
         self.saved |= set(named)
@@ -278,8 +278,8 @@ class RetainedFiles:
                 (self.folder / leaf).delete_tree()
 
     def went_on(self, before: States, after: States, *, saved: bool) -> None:
-        """Deletes the states before a group that no checkpoint names, now that the states after it
-        are there.
+        """Deletes the states before a group, unless a checkpoint names them, after the states that
+        follow the group were written.
         """
         if saved:
             self.saved |= _leaves_of(after)
@@ -287,7 +287,7 @@ class RetainedFiles:
             (self.folder / leaf).delete_tree()
 
     def _leaves(self) -> Iterator[str]:
-        """Returns the folders that attempts wrote: `<epoch>-<window>/<operator>/<field>`."""
+        """Yields the folders that attempts have written: `<epoch>-<window>/<operator>/<field>`."""
         for group in self.folder.folders("*-*"):
             if group.name.partition("-")[0].isdigit():
                 for operator in group.folders():
@@ -296,7 +296,7 @@ class RetainedFiles:
 
 
 def leaves_in(folder: Location) -> Iterator[str]:
-    """Returns the folders below a folder of states that hold files."""
+    """Yields the folders with state files below a folder of states."""
     leaves = set()
     for file in folder.files():
         if file.name.endswith(".parquet"):
@@ -313,21 +313,24 @@ def _leaves_of(states: States) -> set[str]:
 
 
 def bytes_in_memory(files: StateFiles) -> int:
-    """Returns about how much the files take once they are read, from their footers."""
-    found = 0
+    """Returns the approximate size of the files in memory, from their footers."""
+    total = 0
     for path in files.all_paths():
         footer = pq.read_metadata(path.uri)
         for number in range(footer.num_row_groups):
-            found += footer.row_group(number).total_byte_size
-    return found
+            total += footer.row_group(number).total_byte_size
+    return total
 
 
 def read_rows(state: OperatorState) -> pa.Table:
-    """Returns the rows of a state that is small; rows of a later step replace all of their key."""
+    """Returns the rows of a small state; the rows of a later step replace all rows with the same
+    key.
+    """
     if isinstance(state, pa.Table):
         return state
-    # From the newest step back to the base: a key that a later step has is replaced whole, whether
-    # it changed there or was removed.
+    # From the newest step back to the base. All rows of a key that occurs in a later step are
+    # ignored, whether the key was changed or removed there. So each step is read once, and a set of
+    # keys replaces a join over all steps.
     gone: set[tuple[object, ...]] = set()
     kept = [state.schema.empty_table()]
     for step in range(state.steps, -1, -1):
@@ -349,7 +352,7 @@ def without_keys(
 ) -> tuple[pa.Table, list[tuple[object, ...]]]:
     """Returns the rows whose key is not replaced, and the keys of all rows."""
     keys = list(map(tuple, map(dict.values, rows.select(list(key)).to_pylist())))
-    is_newest = [one not in replaced for one in keys]
+    is_newest = [key_value not in replaced for key_value in keys]
     return rows.filter(pa.array(is_newest, pa.bool_())), keys
 
 

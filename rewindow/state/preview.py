@@ -1,4 +1,4 @@
-"""The first rows of a state, of any size: only as much of it is read as is shown."""
+"""The first rows of a state of any size; files are only read until enough rows are found."""
 
 from __future__ import annotations
 
@@ -15,13 +15,18 @@ Key = tuple[object, ...]
 
 
 def first_rows(state: OperatorState, limit: int, where: Mapping[str, str]) -> pa.Table:
-    """Returns at most so many rows of a state whose columns, as text, have these values.
+    """Returns the first rows of a state, filtered by column values.
 
-    Of a state in files rows of a later step replace all of their key, so the newest step is read
-    first.
+    In a state in files, rows of a later step replace all rows with the same key, so the newest step
+    is read first.
+
+    Args:
+        state: the state.
+        limit: maximum number of rows.
+        where: column to its value as text.
 
     Raises:
-        InputError: there is no such column, or its values have no text.
+        InputError: a column does not exist, or cannot be cast to text.
         OSError, pyarrow.ArrowException: a file cannot be read.
     """
     unknown = sorted(set(where) - set(state.schema.names))
@@ -68,8 +73,8 @@ def _newest(
     *,
     is_base: bool,
 ) -> pa.Table:
-    """Returns the rows of a step whose key no later step has, without those that say that a key is
-    gone.
+    """Returns the rows of a step whose key is not in a later step, without rows for
+    removed keys.
     """
     rows, keys = without_keys(rows, key, replaced)
     if is_base:
@@ -84,7 +89,8 @@ def _only(rows: pa.Table, where: Mapping[str, str]) -> pa.Table:
             text = rows[name].cast(pa.string())
         except pa.ArrowException as error:
             raise InputError(
-                f'column "{name}" of the state is {rows[name].type}, which has no text'
+                f'column "{name}" of the state is {rows[name].type}, which cannot be compared as '
+                "text"
             ) from error
         rows = rows.filter(pc.equal(text, value))
     return rows

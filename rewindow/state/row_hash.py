@@ -1,10 +1,11 @@
-"""The hash of a row, in Python: the same as Spark's `rewindow.spark.digests.row_hashes` gives (X47,
-X48).
+"""The hash of a row in Python, equal to that of `rewindow.spark.digests.row_hashes` in Spark.
 
 It is xxhash64 with seed 42 over a canonical encoding: a salt, the null bitmap, then the values that
 are not null, in the order of the columns' names. The digest of a state is the number of its rows
-and the sum of their hashes, so neither order nor buckets nor the form in which it is kept changes
-it. The bucket of a row is the hash of its key, cut.
+and the sum of their hashes, so it is independent of the order of rows, of buckets and of the form
+in which the state is stored. The bucket of a row is the low bits of the hash of its key.
+
+Rules: X47, X48
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ _P5 = np.uint64(0x27D4EB2F165667C5)
 
 
 def row_hashes(frame: pa.Table | pa.RecordBatch, columns: Sequence[str] | None = None) -> Hashes:
-    """Returns the hash of each row over some columns, all of them unless given.
+    """Returns the hash of each row over some columns, by default over all.
 
     Raises:
-        InputError: a column's type has no hash.
+        InputError: values of a column's type cannot be hashed.
     """
     names = sorted(frame.schema.names if columns is None else columns)
     return level_hashes([one_array(frame[name]) for name in names], frame.num_rows)
@@ -52,7 +53,7 @@ def row_sum(frame: pa.Table | pa.RecordBatch) -> int:
 
 
 def digest_text(schema: pa.Schema, rows: int, total: int) -> str:
-    """Returns the digest of a state from the number of its rows and the sum of their hashes.
+    """Returns the digest of a state, from the number of its rows and the sum of their hashes.
 
     >>> digest_text(pa.schema([("a", pa.int64())]), 2, 15)
     'b1147d2f-2-000000000000000f'
@@ -62,8 +63,11 @@ def digest_text(schema: pa.Schema, rows: int, total: int) -> str:
 
 
 def level_hashes(columns: Sequence[pa.Array], rows: int, salt: int = SALT) -> Hashes:
-    """Returns the hash of one level of values, in the order in which they are given: salt, null
-    bitmaps, values.
+    """Returns the hash of each row over some columns, in the given order: salt, null bitmaps,
+    values.
+
+    It is one level of the encoding: the fields of a struct and the elements of a list are hashed by
+    another call.
     """
     hashes = _hash_longs(np.full(rows, salt, np.uint64), np.full(rows, SEED, np.uint64))
     for start in range(0, len(columns), _BITMAP_COLUMNS):
@@ -78,7 +82,7 @@ def level_hashes(columns: Sequence[pa.Array], rows: int, salt: int = SALT) -> Ha
 
 
 def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Returns a column in one piece."""
+    """Returns a column as one contiguous array."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     return (
@@ -93,8 +97,8 @@ def _nulls(column: pa.Array) -> Any:
 
 
 def _hash_values(column: pa.Array, seeds: Hashes, salt: int) -> Hashes:
-    """Returns the hash of each value, begun with a seed of its own; what it says of nulls means
-    nothing.
+    """Returns the hash of each value, starting from the given seed. The results for null values are
+    undefined.
     """
     kind = column.type
     if pa.types.is_struct(kind):
@@ -124,7 +128,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _words(column: pa.Array) -> Any:
-    """Returns the values of a flat type as words of 32 or 64 bits, as Spark hashes them."""
+    """Returns the values of a flat type as 32-bit or 64-bit words, as Spark hashes them."""
     kind = column.type
     if pa.types.is_boolean(kind):
         column = column.cast(pa.int32())
@@ -138,20 +142,20 @@ def _words(column: pa.Array) -> Any:
         column = column if kind.bit_width == 64 else column.cast(pa.int32())
     elif not (pa.types.is_float32(kind) or pa.types.is_float64(kind)):
         raise InputError(
-            f"values of type {kind} cannot be kept in a state",
-            detail="They have no hash, so that a state which holds them could not be checked.",
+            f"values of type {kind} cannot be stored in a state",
+            detail="They cannot be hashed, so a state that contains them could not be verified.",
             hint="Cast the column to another type, such as string or binary.",
         )
     values = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
     if values.dtype.kind == "f":
-        # One NaN, and no negative zero.
+        # All NaN values become the same, and -0.0 becomes 0.0.
         values = np.where(np.isnan(values), values.dtype.type(np.nan), values + 0)
     return values.view(np.uint64 if values.dtype.itemsize == 8 else np.uint32)
 
 
 def _hash_decimals(column: pa.Array, seeds: Hashes) -> Hashes:
-    """Hashes unscaled values: as a long up to 18 digits, above that as the fewest bytes that hold
-    them.
+    """Hashes the unscaled values: as a long up to 18 digits, otherwise as the shortest byte
+    sequence.
     """
     kind = column.type
     scale = column.type.scale
@@ -170,8 +174,8 @@ def _hash_decimals(column: pa.Array, seeds: Hashes) -> Hashes:
 
 
 def _hash_lists(column: pa.Array, salt: int) -> Hashes:
-    """Returns a hash for each list: salt, size, the hashes of its elements; those of a map's
-    entries are sorted.
+    """Returns a hash for each list, over the salt, the size, and the hashes of the elements. The
+    entries of a map are sorted first.
     """
     # Elements are hashed all at once, in one flat array. Spark folds the hashes of a list one after
     # the other, so the loop goes over positions: the n-th elements of all lists in one step.
@@ -237,8 +241,8 @@ def _hash_texts(texts: np.ndarray, length: int, seeds: Hashes) -> Hashes:
         return part.astype(np.uint64)
 
     # xxhash64 over many texts of one length: each column of bytes is one array, so that the steps
-    # of the algorithm are array operations. Four lanes take 8 bytes each from 32 bytes on; the rest
-    # follows in words of 8, 4 and 1 bytes.
+    # of the algorithm are array operations. As the algorithm requires, texts of 32 bytes or more
+    # are processed in four lanes of 8 bytes; the rest follows in words of 8, 4 and 1 bytes.
     hashes = seeds + _P5
     if length >= 32:
         lanes = [seeds + _P1 + _P2, seeds + _P2, seeds.copy(), seeds - _P1]

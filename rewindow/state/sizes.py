@@ -1,4 +1,4 @@
-"""How large the states in a checkpoint are."""
+"""The sizes of the states in a checkpoint."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rewindow.storage import Table, query
 
 @dataclass(frozen=True)
 class StateSize:
-    """How much the state of an operator is in a checkpoint: its rows, and the bytes of its cell or
-    its files.
+    """Size of an operator's state in a checkpoint: its rows, and the bytes of its cell or its
+    files.
     """
 
     operator: str
@@ -22,7 +22,7 @@ class StateSize:
 
 
 def state_sizes(table: Table, mark: int) -> list[StateSize]:
-    """Returns the sizes of the states at a mark, of the newest attempt that saved them."""
+    """Returns the sizes of the states at a mark, from the newest attempt that saved them."""
     sql = (
         f"select operator, rows, files, state, attempt from c where mark = {mark} and operator "
         "<> ''"

@@ -1,10 +1,9 @@
-"""States on Spark: what an operator gets and gives as a DataFrame, kept in memory while small, else
-in files.
+"""Loads and saves states as DataFrames, in memory if small, otherwise in files.
 
-A state moves through the driver only while it is small: a state that lies in files stays in Spark,
-and so does one that comes out of a large group. Files are written into a folder of the attempt and
-the window, one for each bucket of the key, and read back once for their digests. They count from
-the moment that a checkpoint names them.
+Only a small state passes through the driver. A state in files stays in Spark, and so does a new
+state after a large group. Files are written to a folder per attempt and window, one per bucket of
+the key, and are read once more to compute their digests. They become part of the replay when a
+checkpoint names them.
 """
 
 from __future__ import annotations
@@ -45,16 +44,16 @@ from rewindow.state.files import (
 from rewindow.storage.delta import plain_schema
 
 CHANGES_SHARE = 0.5
-"""Largest size of the changes next to the base, as a share of the base."""
+"""Increments are kept as long as their total size is at most this fraction of the base."""
 STEPS_MAX = 16
-"""Steps after which the base is written anew, however small they are: each has a file for each
-bucket."""
+"""Number of increments after which a new base is written, however small they are, because each one
+has a file per bucket."""
 _PART = re.compile(r"part-(\d+)-")
 _STEP = "_rw_step"
 
 
 class InlineStates:
-    """States in memory, which a checkpoint keeps in a cell."""
+    """States in memory, which are stored in a cell of a checkpoint."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -65,25 +64,26 @@ class InlineStates:
         return to_frame(self._spark, state)
 
     def save(self, node: Node, frame: DataFrame, place: str) -> pa.Table:
-        """Computes a frame and keeps it as the state of an operator; a place is used once."""
+        """Computes a frame and returns it as the state of an operator."""
         return to_arrow(frame, state_schema(node), what(node))
 
 
 class FileStates:
-    """States in files of a folder: a base, and what changed since, step by step."""
+    """States in files: a base, and increments with the changes since."""
 
     def __init__(self, spark: SparkSession, folder: Location) -> None:
         self._spark = spark
         self._folder = folder
 
     def load(self, state: OperatorState) -> DataFrame:
-        """Returns a state as a frame."""
+        """Returns a state as a frame: its base with all increments applied."""
         assert isinstance(state, StateFiles), "a state in files"
         base = self._read(state.paths(0), state.schema)
         if not state.steps:
             return base
-        # A key may be in several steps. Its newest step replaces the rows of all others, so that
-        # only the changes are compared, and the base, which is large, is filtered by their keys.
+        # A key may be in several steps, and its newest step replaces the rows of all others. The
+        # window function that finds the newest step covers only the increments, which are small.
+        # The base, which is large, is not sorted: an anti-join removes the changed keys from it.
         schema = with_gone(state.schema)
         parts = []
         for step in range(1, state.steps + 1):
@@ -99,7 +99,13 @@ class FileStates:
         )
 
     def save(self, node: Node, frame: DataFrame, place: str) -> StateFiles:
-        """Computes a frame and keeps it as the state of an operator; a place is used once."""
+        """Computes a frame and writes it to files as the state of an operator.
+
+        Args:
+            node: the operator.
+            frame: the state.
+            place: folder of the attempt and window; must not be used before.
+        """
         schema = state_schema(node)
         operator = node.operator
         files = self._write(
@@ -128,11 +134,10 @@ class FileStates:
         before: StateFiles,
         place: str,
     ) -> StateFiles:
-        """Writes what changed since a state, and returns the state after it: its base and one step
-        more.
+        """Writes the changes of a state as a new increment, and returns the state after it.
 
-        The sums of what is replaced are taken from the state before, those of what replaces it from
-        the files.
+        Row count and hash sum of the new state are computed without reading all of it: the sums of
+        the replaced rows are subtracted, those of the new rows are added.
         """
         where = f"{place}/{node.name}/{FIELD}.changes"
         files = self._write(
@@ -180,7 +185,9 @@ class FileStates:
         where: str,
         step: int = 0,
     ) -> list[StateFile]:
-        """Writes a frame, a file for each bucket, and reads back what each file holds."""
+        """Writes a frame, one file per bucket, and returns a description of each file, with sums
+        read from the file.
+        """
         wanted = spark_schema(schema)
         operator = node.operator
         if DELETED in schema.names:
@@ -204,7 +211,7 @@ class FileStates:
         return [self._noted(where, row, step) for row in rows]
 
     def _noted(self, where: str, row: Row, step: int) -> StateFile:
-        """Returns what is noted of a file; the number in its name is its bucket."""
+        """Returns the description of a written file; the number in the file name is its bucket."""
         path = f"{where}/{row['name']}"
         part = _PART.match(row["name"])
         assert part, f"Spark names its files part-..., not {row['name']}"
@@ -219,11 +226,11 @@ class FileStates:
 
 
 class SizedStates:
-    """The states of an attempt, each in the form that fits its size.
+    """The states of an attempt, each in memory or in files, depending on its size.
 
     Args:
         folder: the folder of states of the replay.
-        inline_bytes: up to this size a state is kept in memory.
+        inline_bytes: states up to this size are kept in memory.
     """
 
     def __init__(
@@ -254,14 +261,14 @@ class SizedStates:
         *,
         is_small: bool,
     ) -> OperatorState:
-        """Computes a frame and keeps it as the next state of an operator.
+        """Computes a frame and stores it as the next state of an operator.
 
         Args:
             node: the operator.
             frame: the state after the group.
             before: the state before the group.
-            place: names the attempt and the group.
-            is_small: whether the group is, so that a small state is still small after it.
+            place: folder of the attempt and group.
+            is_small: whether the group is small, so that a small state remains small after it.
         """
         if is_small and isinstance(before, pa.Table):
             rows = self._inline.save(node, frame, place)
@@ -294,15 +301,16 @@ class SizedStates:
         is_small: bool,
         tuples: int,
     ) -> OperatorState:
-        """Keeps the next state of an operator that says only what changed.
+        """Stores the next state of an operator with `state_increments`, which returns only changes.
 
-        Beside a large base the changes are written alone; the base is written anew once they have
-        outgrown their share of it, or a group is so large that they would.
+        If the base is large, only the changes are written. A new base is written once the
+        increments exceed their allowed fraction of it, or if a group has so many tuples that they
+        probably would.
 
         Args:
             node, before, place, is_small: see `save`.
-            changes: rows of keys that changed or are gone.
-            tuples: of the group.
+            changes: rows of keys that were changed or removed.
+            tuples: number of tuples of the group.
         """
         if isinstance(before, pa.Table) or tuples > CHANGES_SHARE * before.rows:
             whole = _renewed(
@@ -331,11 +339,11 @@ class SizedStates:
 
 
 def _changed(state: DataFrame, changes: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Returns a state after changes: all rows of a key that changed are replaced, those of one that
-    is gone go.
+    """Returns a state after changes: all rows of a changed key are replaced, and those of a removed
+    key are deleted.
 
-    The changes are read twice and the state is not sorted: for few changes, in files, beside a
-    large state.
+    The changes are read twice, and the state is not sorted. This is efficient for few changes in
+    files and a large state.
     """
     kept = state.join(_other_keys(changes, key), _same_key(key), "left_anti")
     return kept.unionByName(
@@ -350,8 +358,8 @@ def _renewed(
     *,
     is_small: bool,
 ) -> DataFrame:
-    """Returns the same as `_changed`, but the changes, which may be all work of a group, are
-    computed once.
+    """Returns the same as `_changed`, but computes the changes only once, since they may be the
+    entire work of a group.
     """
     gone = or_false(DELETED) if DELETED in changes.columns else F.lit(False)
     columns = list(map(quoted_column, state.columns))
@@ -372,7 +380,7 @@ def _other_keys(frame: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def _same_key(key: Sequence[str]) -> Column:
-    """Returns the condition that a row has a key; null is a key like any other."""
+    """Returns the join condition that keys are equal; null equals null."""
     return reduce(Column.__and__, equal_or_null(numbered_names(key, "_rw_key_")))
 
 
@@ -385,7 +393,7 @@ def _sums(frame: DataFrame) -> tuple[int, int]:
 
 
 def with_gone(schema: pa.Schema) -> pa.Schema:
-    """Returns the columns of an increment."""
+    """Returns the columns of an increment: those of the state, and `DELETED`."""
     return pa.schema([*schema, (DELETED, pa.bool_())])
 
 
@@ -397,5 +405,5 @@ def state_schema(node: Node) -> pa.Schema:
 
 
 def what(node: Node) -> str:
-    """Returns the words for an operator's state in an error."""
+    """Returns the description of an operator's state for an error."""
     return f'state of operator "{node.name}"'

@@ -1,5 +1,5 @@
-"""Where things lie: names, folders and columns of every table, and Delta tables without Spark, with
-the fence.
+"""Storage: names, folders and columns of all tables; Delta tables without Spark; and the fence,
+which stops commits of older attempts.
 """
 
 from rewindow.storage.delta import DataFile, Table, create_table, data_files

@@ -1,9 +1,8 @@
-"""Checksums of a table's files, kept since they were written, and read without Spark.
+"""Checksums of a table's files, recorded when the files are written and compared without Spark.
 
-Of a stream they are in its table `.files`. Of a staged output they are in the commit that made the
-files part of it, in its `userMetadata`, so that a file and its checksum become known in one step.
-Where neither says anything of a file, another program wrote it, or the log of its table was
-cleaned.
+For a stream they are in its table `.files`. For a staged output they are in the `userMetadata` of
+the commit that added the files, so that a file and its checksum become visible together. A file
+without a recorded checksum was written by another program, or the log of its table was cleaned.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ _THREADS = 4
 
 
 def with_checksums(files: Sequence[DataFile]) -> list[DataFile]:
-    """Returns files with the checksums of their bytes as they are now.
+    """Returns files with the checksums of their current bytes.
 
     Raises:
-        OSError: one cannot be read.
+        OSError: a file cannot be read.
     """
     with ThreadPoolExecutor(_THREADS) as pool:
         taken = pool.map(lambda file: file_checksum(location(file.path)), files)
@@ -36,17 +35,13 @@ def with_checksums(files: Sequence[DataFile]) -> list[DataFile]:
 
 
 def with_noted(table: Table, files: Sequence[DataFile]) -> list[DataFile]:
-    """Returns files of a table with the checksums that were noted of them; empty where there is
-    none.
-    """
+    """Returns files of a table with their recorded checksums; empty for a file without one."""
     noted = noted_checksums(table) if files else {}
     return [replace(file, checksum=noted.get(name_in(table, file), "")) for file in files]
 
 
 def noted_checksums(table: Table) -> Mapping[str, str]:
-    """Returns file, as its path in the table's folder, to its checksum, for those of which one was
-    noted.
-    """
+    """Returns the recorded checksums, by the file's path in the table's folder."""
     notes = files_path(table.path)
     if Table.exists(notes):
         return {name: checksum for name, (_, checksum) in noted_files(Table.open(notes)).items()}
@@ -54,8 +49,8 @@ def noted_checksums(table: Table) -> Mapping[str, str]:
 
 
 def differing(files: Iterable[DataFile]) -> list[DataFile]:
-    """Returns the files whose bytes are not those of their checksum; one without a checksum is
-    passed over.
+    """Returns the files whose bytes do not match their checksum; files without a checksum are
+    skipped.
 
     Raises:
         OSError: a file cannot be read.
@@ -73,13 +68,13 @@ def differing(files: Iterable[DataFile]) -> list[DataFile]:
 
 
 def _in_commits(table: Table) -> dict[str, str]:
-    found: dict[str, str] = {}
+    checksums: dict[str, str] = {}
     for entry in (table.path / "_delta_log").entries("*.json"):
         if not entry.stem.isdigit() or int(entry.stem) > table.version:
             continue
         with reading_table(table.path):
             for line in entry.read_text().splitlines():
                 if CHECKSUMS in line:
-                    told = json.loads(line).get("commitInfo", {}).get("userMetadata") or "{}"
-                    found |= json.loads(told).get(CHECKSUMS, {})
-    return found
+                    metadata = json.loads(line).get("commitInfo", {}).get("userMetadata") or "{}"
+                    checksums |= json.loads(metadata).get(CHECKSUMS, {})
+    return checksums

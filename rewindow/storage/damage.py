@@ -1,11 +1,11 @@
-"""Damaged files of published tables: found before anything is begun, named, and left out on
-request. No JVM.
+"""Damaged files of published tables: finds them before a publication or undo starts, and leaves
+them out on request. No JVM.
 
-A file that a publication or an undo must read is read here first, as a whole, and held against its
-noted checksum, or decoded where it has none: Spark tells of a damaged one late, after retries, and
-by stack traces of Java. To leave files out is to take them out of the table, with all rows and
-seals of the windows that they hold: these are then missing, and can be replayed. The files
-themselves are kept, in a folder of the table.
+All files that a publication or an undo must read are read completely in advance and compared with
+their recorded checksums, or decoded if they have none. Spark would report damage late, after
+retries, and with Java stack traces. To leave out a file means to remove it from the table, together
+with all rows and seals of its windows. These windows are then missing and can be replayed. The
+files themselves are moved to a subfolder of the table.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class DamagedFile:
     Attributes:
         table: name of its table.
         file: path.
-        windows: those that it holds, None when the table's log does not say.
-        why: what was wrong, in a line.
+        windows: the windows that it contains, None if the table's log has no bounds for it.
+        why: description of the damage, in one line.
     """
 
     table: str
@@ -56,15 +56,17 @@ class DamagedFile:
 
 
 def find_damage(table: Table, name: str, windows: WindowRange) -> list[DamagedFile]:
-    """Returns the files of a table's snapshot that hold windows of a range and cannot be read."""
-    found = []
+    """Returns the files of a table's snapshot that contain windows of a range and
+    cannot be read.
+    """
+    damage = []
     touched = with_noted(table, table.files(windows.first, windows.last))
     size = total_size(touched)
     with ThreadPoolExecutor(_THREADS) as pool:
-        looked_at = zip(touched, pool.map(partial(_damage, table), touched), strict=True)
+        checked = zip(touched, pool.map(partial(_damage, table), touched), strict=True)
         for file, why in counted(
             f"{name}: reading its files",
-            looked_at,
+            checked,
             size,
             "bytes",
             lambda pair: pair[0].size,
@@ -75,13 +77,13 @@ def find_damage(table: Table, name: str, windows: WindowRange) -> list[DamagedFi
                     if file.first is None or file.last is None
                     else WindowRange(file.first, file.last)
                 )
-                found.append(DamagedFile(name, location(file.path), bounds, why=why))
-    return found
+                damage.append(DamagedFile(name, location(file.path), bounds, why=why))
+    return damage
 
 
 def damaged_now(config: Config, names: Iterable[str], windows: WindowRange) -> list[DamagedFile]:
-    """Returns the damaged files of published tables in a range, as they are now; a table that is
-    not there has none.
+    """Returns the damaged files of the current versions of published tables in a range. Missing
+    tables are ignored.
     """
     damage: list[DamagedFile] = []
     for name in names:
@@ -91,28 +93,31 @@ def damaged_now(config: Config, names: Iterable[str], windows: WindowRange) -> l
 
 
 def damaged_error(damage: Sequence[DamagedFile], command: str) -> TableError:
-    """Returns the error that names table, file and windows.
+    """Returns an error that names table, file and windows.
 
     Args:
-        command: what to repeat in order to leave the files out; empty when that is no way.
+        damage: the damaged files, at least one.
+        command: the command to repeat with `--leave-out-damaged`; empty if that is not possible.
     """
     first = damage[0]
     held = (
         f"windows {first.windows.first} to {first.windows.last}"
         if first.windows
-        else "windows that are not known"
+        else "unknown windows"
     )
     more = (
-        f" So are {len(damage) - 1} other files: {_listed(damage[1:])}." if len(damage) > 1 else ""
+        f" {len(damage) - 1} other files are damaged, too: {_listed(damage[1:])}."
+        if len(damage) > 1
+        else ""
     )
     hint = (
-        f"To go on with all other windows: {command} --leave-out-damaged. These are then "
+        f"To continue without these windows: {command} --leave-out-damaged. They are then "
         "missing; replay them."
     )
     return TableError(
         f'file "{first.file.name}" of table "{first.table}" is damaged: {held} cannot be read',
-        detail=f"{first.why}.{more} Nothing was changed now.",
-        hint=hint if command else "Put the file back from a copy, or plan the range again.",
+        detail=f"{first.why}.{more} Nothing was changed.",
+        hint=hint if command else "Restore the file from a backup, or plan the range again.",
     )
 
 
@@ -123,7 +128,7 @@ def resolve_damage(
     command: str,
     say: Callable[[str], object],
 ) -> None:
-    """Refuses to go on over damaged files, or takes them out when that was asked for.
+    """Raises an error if there are damaged files, or leaves them out if the user asked for that.
 
     Raises:
         TableError: names the files; or they cannot be left out.
@@ -141,18 +146,18 @@ def resolve_damage(
 
 
 def leave_out(config: Config, damage: Sequence[DamagedFile]) -> None:
-    """Takes damaged files out of the newest version of their tables, with the rows and seals of
+    """Removes damaged files from the newest version of their tables, with the rows and seals of
     their windows.
 
     Raises:
-        TableError: nobody knows which windows a file holds; other files of a table are missing too.
+        TableError: the windows of a file are unknown, or other files of a table are missing, too.
     """
     for entry in damage:
         if entry.windows is None:
             raise TableError(
                 f'file "{entry.file.name}" of table "{entry.table}" cannot be left out: its '
-                "windows are not known",
-                hint="Put the file back from a copy.",
+                "windows are unknown",
+                hint="Restore the file from a backup.",
             )
     for name in sorted({entry.table for entry in damage}):
         _take_out(config, name, [entry for entry in damage if entry.table == name])
@@ -166,14 +171,14 @@ def _damage(table: Table, file: DataFile) -> str:
     try:
         size = path.size()
         if size != file.size:
-            return f"It has {size} bytes, written were {file.size}"
+            return f"It has {size} bytes, but {file.size} were written"
         if not file.checksum:
             return damage_of(path)
         if file_checksum(path) == file.checksum:
             return ""
-        # The note may be what is damaged.
-        notes = files_name(table.path.name)
-        return f'It has other bytes than were written, as noted in table "{notes}" or in the log'
+        # The recorded checksum may be damaged instead of the file.
+        recorded_in = files_name(table.path.name)
+        return f'Its bytes do not match the checksum in table "{recorded_in}" or in the log'
     except FileNotFoundError:
         return "It is missing"
     except OSError as error:
@@ -181,16 +186,16 @@ def _damage(table: Table, file: DataFile) -> str:
 
 
 def _take_out(config: Config, name: str, damage: Sequence[DamagedFile]) -> None:
-    """Moves files aside and removes them from the log, in one commit; may be repeated after a
-    crash.
+    """Moves files to a subfolder and removes them from the log, in one commit. May be repeated
+    after a crash.
     """
     table = open_published(config, name)
     mine = {entry.file.relative_to(table.path) for entry in damage}
     missing = set(table.delta.repair(dry_run=True)["files_removed"]) - mine
     if missing:
         raise TableError(
-            f'table "{name}" lacks files of other windows too, such as "{min(missing)}"',
-            hint="Put them back from a copy first. Nothing was changed now.",
+            f'table "{name}" lacks files of other windows, too, such as "{min(missing)}"',
+            hint="Restore them from a backup first. Nothing was changed.",
         )
     for entry in damage:
         if entry.file.exists():
@@ -198,13 +203,13 @@ def _take_out(config: Config, name: str, damage: Sequence[DamagedFile]) -> None:
             entry.file.copy_to(target)
             entry.file.delete()
     left_out = [[entry.windows.first, entry.windows.last] for entry in damage if entry.windows]
-    told = {"userMetadata": json.dumps({"rewindow": LEFT_OUT, "windows": left_out})}
-    table.delta.repair(dry_run=False, commit_properties=CommitProperties(custom_metadata=told))
+    metadata = {"userMetadata": json.dumps({"rewindow": LEFT_OUT, "windows": left_out})}
+    table.delta.repair(dry_run=False, commit_properties=CommitProperties(custom_metadata=metadata))
 
 
 def _delete_windows(config: Config, output: str, windows: WindowRange) -> None:
-    """Deletes what is left of windows in other files, and their seals."""
-    told = {
+    """Deletes the remaining rows of windows from other files, and their seals."""
+    metadata = {
         "userMetadata": json.dumps(
             {"rewindow": LEFT_OUT, "windows": [[windows.first, windows.last]]}
         )
@@ -213,7 +218,7 @@ def _delete_windows(config: Config, output: str, windows: WindowRange) -> None:
     for name in (windows_name(output), output):
         open_published(config, name).delta.delete(
             predicate,
-            commit_properties=CommitProperties(custom_metadata=told),
+            commit_properties=CommitProperties(custom_metadata=metadata),
         )
 
 

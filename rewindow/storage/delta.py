@@ -1,9 +1,9 @@
-"""One Delta table as Rewindow sees it: its log, its transaction ids, its files, and commits to it.
+"""A Delta table: its log, its transaction ids, its files, and commits to it.
 
-Spark writes Parquet files into a new folder of the table, `commit_files` makes them part of it;
-small frames are committed as Arrow. Both go through delta-rs, whose commit is atomic on a local
-file system (it links), and both carry a transaction id, so that two commits which compared the same
-id conflict.
+Spark writes Parquet files into a new folder of the table, and `commit_files` adds them to the
+table. Small frames are committed as Arrow. Both use delta-rs, whose commit is atomic on a local
+file system (it creates a hard link), and both carry a transaction id. Delta detects a conflict
+between two concurrent commits with the same id.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ WRITER_FEATURES_ALLOWED |= {
     "v2Checkpoint",
     "variantType",
 }
-"""Table features beside which a commit of ours is known to work (delta-rs refuses row tracking and
-others)."""
+"""Table features that are compatible with commits of this module. Other features, such as row
+tracking, are rejected, most of them by delta-rs itself."""
 
 CHECKSUMS = "checksums"
-"""Entry of a commit's `userMetadata`: file to checksum, of the files that it added."""
+"""Key in a commit's `userMetadata`: the checksums of the files that the commit added."""
 _FORGETS = "delta.setTransactionRetentionDuration"
 
 
@@ -64,13 +64,11 @@ class DataFile:
     Attributes:
         path: absolute path.
         rows: number of rows.
-        first, last: bounds of `window_id` in it; None when the log has no statistics.
-        size: bytes.
-        changed_ms: when the file was last changed, as the table's log has it; 0 when that is not
-            known.
-        statistics: what the log is to say of its columns, as JSON; empty when that is only the
-            bounds.
-        checksum: SHA-256 of its bytes, if it is known; see `rewindow.storage.checksums`.
+        first, last: bounds of `window_id` in it; None if the log has no statistics.
+        size: size in bytes.
+        changed_ms: time of the file's last change, as recorded in the table's log; 0 if unknown.
+        statistics: statistics of its columns for the log, as JSON; empty for the bounds only.
+        checksum: SHA-256 of its bytes, empty if unknown; see `rewindow.storage.checksums`.
     """
 
     path: str
@@ -93,7 +91,7 @@ class Sized(Protocol):
 
 
 def total_size(files: Iterable[Sized]) -> int:
-    """Returns the bytes of some files."""
+    """Returns the total size of some files, in bytes."""
     return sum(file.size for file in files)
 
 
@@ -103,8 +101,8 @@ def paths_of(files: Iterable[DataFile]) -> list[str]:
 
 
 def by_bounds(files: Iterable[DataFile]) -> list[tuple[int, int, DataFile]]:
-    """Returns the files with known bounds by first window, last window and path, each with these
-    bounds.
+    """Returns the files with known bounds, each with its bounds, ordered by first window, last
+    window and path.
     """
     known = []
     for file in files:
@@ -114,13 +112,13 @@ def by_bounds(files: Iterable[DataFile]) -> list[tuple[int, int, DataFile]]:
 
 
 class Table:
-    """An open Delta table, pinned to the snapshot that it last looked at.
+    """An open Delta table, pinned to one snapshot.
 
-    A commit does not move the snapshot by itself in delta-rs; every commit here looks again
-    afterwards.
+    A commit of delta-rs does not update the snapshot of its handle, so every commit method here
+    refreshes it afterwards.
 
     Attributes:
-        hidden: windows whose rows belong to nobody: those of a stream that were never sealed.
+        hidden: windows of a stream that were never sealed, whose rows must not be read.
     """
 
     hidden: tuple[WindowRange, ...] = ()
@@ -134,8 +132,8 @@ class Table:
         """Returns the table in a folder, at its newest or at a given version.
 
         Raises:
-            MissingTableError: the folder holds no Delta table.
-            TableError: it does not hold this version; its log is damaged.
+            MissingTableError: the folder contains no Delta table.
+            TableError: the version does not exist, or the log is damaged.
         """
         path = location(path)
         wanted = "" if version is None else f" at version {version}"
@@ -145,24 +143,26 @@ class Table:
         except TableError as error:
             if isinstance(error.__cause__, TableNotFoundError) and not cls.exists(path):
                 raise MissingTableError(
-                    f'table "{path.name}" is not there',
-                    detail=f"Looked in {path}.",
+                    f'table "{path.name}" does not exist',
+                    detail=f"Its expected folder is {path}.",
                 ) from error
             raise
 
     @staticmethod
     def exists(path: Location | str) -> bool:
-        """Returns whether a folder holds a Delta table."""
+        """Returns whether a folder contains a Delta table."""
         return (location(path) / "_delta_log").is_dir() and DeltaTable.is_deltatable(str(path))
 
     def refresh(self) -> Table:
-        """Looks at the newest snapshot; returns the table itself."""
+        """Moves to the newest snapshot; returns the table itself."""
         with reading_table(self.path):
             self._delta.update_incremental()
         return self
 
     def reading(self, *files: DataFile) -> reading_tables:
-        """Returns the context in which files of its snapshot are read, all of them unless given."""
+        """Returns a context for reading files of its snapshot, by default all, that turns errors of
+        libraries into ours.
+        """
         return reading_table(self.path, lambda: self.locations(files))
 
     def locations(self, files: Iterable[DataFile] = ()) -> list[Location]:
@@ -181,12 +181,12 @@ class Table:
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema in pyarrow's types, without views."""
+        """Schema with pyarrow's plain types instead of string and binary views."""
         return plain_schema(pa.schema(self._delta.schema().to_arrow()))
 
     @property
     def id(self) -> str:
-        """Delta's own id of the table; a table that is deleted and made anew has another one."""
+        """Delta's id of the table, which changes if the table is deleted and created again."""
         return str(self._delta.metadata().id)
 
     @property
@@ -196,16 +196,16 @@ class Table:
 
     def txn(self, app_id: str) -> int:
         """Returns the last transaction version of an id on this snapshot, -1 if there is none."""
-        found = self._delta.transaction_version(app_id)
-        return -1 if found is None else found
+        version = self._delta.transaction_version(app_id)
+        return -1 if version is None else version
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """Returns its commits, newest first, as its log has them."""
+        """Returns its commits from the log, newest first."""
         with reading_table(self.path):
             return self._delta.history(limit)
 
     def files(self, first: int | None = None, last: int | None = None) -> list[DataFile]:
-        """Returns the snapshot's files that may hold windows of a closed range."""
+        """Returns the snapshot's files that may contain windows of a closed range."""
         actions = self._actions()
         empty = [None] * actions.num_rows
         column = actions.to_pydict()
@@ -227,7 +227,7 @@ class Table:
         return [file for file in files if _may_hold(file, first, last)]
 
     def read(self, file: DataFile, columns: list[str]) -> pa.Table:
-        """Returns columns of one of its files; those that it does not have are left out."""
+        """Returns columns of one of its files; columns that the file does not have are left out."""
         with self.reading(file), pq.ParquetFile(file.path) as parquet:
             return parquet.read(columns=columns)
 
@@ -236,8 +236,8 @@ class Table:
             return pa.table(self._delta.get_add_actions(flatten=True))
 
     def is_plain(self) -> bool:
-        """Returns whether its Parquet files can be read as they are (no deletion vectors, no column
-        mapping).
+        """Returns whether its Parquet files can be read without Delta (no deletion vectors, no
+        column mapping).
         """
         protocol = self._delta.protocol()
         return protocol.min_reader_version < 2 or not (
@@ -245,17 +245,16 @@ class Table:
         )
 
     def check_committable(self) -> None:
-        """Refuses a table with a feature or a property beside which a commit of ours is not known
-        to be safe.
+        """Checks that commits to the table are safe.
 
         Raises:
-            TableError: names it.
+            TableError: the table has an unsupported feature or property; the message names it.
         """
         if _FORGETS in self.properties:
             raise TableError(
-                f'table "{self.path.name}" forgets transactions after {self.properties[_FORGETS]}',
-                detail=f"Its property {_FORGETS} is set. Without its last transaction nobody knows "
-                "what was committed.",
+                f'table "{self.path.name}" drops transaction ids after {self.properties[_FORGETS]}',
+                detail=f"Its property {_FORGETS} is set. Without the last transaction id, it is "
+                "unknown which windows were committed.",
                 hint=f"Unset it: ALTER TABLE ... UNSET TBLPROPERTIES ('{_FORGETS}')",
             )
         extra = set(self._delta.protocol().writer_features or []) - WRITER_FEATURES_ALLOWED
@@ -266,8 +265,8 @@ class Table:
             )
 
     def sync(self) -> None:
-        """Makes the newest commit outlive a power cut: delta-rs leaves that to the operating
-        system.
+        """Makes the newest commit durable: delta-rs leaves writing to disk to the
+        operating system.
         """
         log = self.path / "_delta_log"
         (log / f"{self.version:020}.json").sync()
@@ -281,13 +280,13 @@ class Table:
         version: int,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Makes Parquet files that lie in the table's folder part of it; no files is an empty
+        """Adds Parquet files in the table's folder to the table. Without files it commits an empty
         transaction.
 
-        The checksums that they have are kept in the commit.
+        The commit stores the checksums of the files.
 
         Raises:
-            FencedError: another commit with the same transaction id came between.
+            FencedError: another commit with the same transaction id was made since the snapshot.
         """
         actions = [_add_action(self.path, file) for file in files]
         sums = self._checksums(files)
@@ -309,11 +308,13 @@ class Table:
         version: int,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Appends a small frame. The handle is passed on, never the path: a path would commit on
-        the newest snapshot.
+        """Appends a small frame.
+
+        delta-rs receives the handle instead of the path: with a path it would commit on the newest
+        snapshot instead of this one.
 
         Raises:
-            FencedError: another commit with the same transaction id came between.
+            FencedError: another commit with the same transaction id was made since the snapshot.
         """
         properties = _properties(app_id, version, metadata)
         self._guarded(
@@ -331,7 +332,7 @@ class Table:
         """Adds files, with their checksums, and removes others, in one commit on this snapshot.
 
         Raises:
-            FencedError: another commit came between.
+            FencedError: another commit was made since the snapshot.
         """
         now_ms = int(time.time() * 1000)
         removes = [
@@ -339,9 +340,9 @@ class Table:
             for file in removed
         ]
         actions = [*(_add_action(self.path, file) for file in added), *removes]
-        told = json.dumps({CHECKSUMS: self._checksums(added)})
+        metadata = json.dumps({CHECKSUMS: self._checksums(added)})
         properties = CommitProperties(
-            custom_metadata={"userMetadata": told, "isBlindAppend": False},  # type: ignore[dict-item]
+            custom_metadata={"userMetadata": metadata, "isBlindAppend": False},  # type: ignore[dict-item]
             app_transactions=[Transaction(app_id, version)],
             max_commit_retries=0,
         )
@@ -355,13 +356,13 @@ class Table:
         )
 
     def _checksums(self, files: Iterable[DataFile]) -> dict[str, str]:
-        """Returns path in the table's folder to checksum, of files whose checksum is known."""
+        """Returns the known checksums of files, by path in the table's folder."""
         known = (file for file in files if file.checksum)
         return {location(file.path).relative_to(self.path): file.checksum for file in known}
 
     def single_values(self, column: str) -> dict[str, Any]:
-        """Returns file to the one value that a column has in all of its rows, for those of which
-        the log says so.
+        """Returns file to value, for the files in which a column has the same value in all rows
+        according to the log.
         """
         actions = self._actions()
         names = ["path", f"min.{column}", f"max.{column}"]
@@ -375,8 +376,8 @@ class Table:
         }
 
     def append(self, frame: pa.Table) -> None:
-        """Appends a small frame that needs no fence: rows that may come twice, whoever else commits
-        meanwhile.
+        """Appends a small frame without a fence, for rows that may be duplicated and do not
+        conflict with other commits.
         """
         with reading_table(self.path):
             write_deltalake(self._delta, frame, mode="append")
@@ -395,10 +396,10 @@ class Table:
         app_id: str,
         version: int,
     ) -> None:
-        """Replaces the rows of which a predicate holds by others of which it holds, in one commit.
+        """Replaces the rows that match a predicate by other rows that match it, in one commit.
 
         Raises:
-            FencedError: another commit with the same transaction id came between.
+            FencedError: another commit with the same transaction id was made since the snapshot.
         """
         properties = _properties(app_id, version, None)
         self._guarded(
@@ -416,8 +417,8 @@ class Table:
             commit()
         except (DeltaError, OSError) as error:
             if isinstance(error, CommitFailedError) and error_number(error) is None:
-                met = f'commit to table "{self.path.name}" met another one'
-                raise FencedError(met, detail=plain_text(error)) from error
+                conflict = f'commit to table "{self.path.name}" conflicts with another commit'
+                raise FencedError(conflict, detail=plain_text(error)) from error
             raise table_failure(f'table "{self.path.name}" cannot be written', error) from error
         self.refresh()
 
@@ -427,7 +428,7 @@ def create_table(
     schema: pa.Schema,
     properties: Mapping[str, str] | None = None,
 ) -> Table:
-    """Creates an empty table; a table that is there already is opened and left as it is."""
+    """Creates an empty table. An existing table is opened and not changed."""
     if not Table.exists(path):
         path.make_folder()
         DeltaTable.create(
@@ -446,25 +447,25 @@ def data_files(folder: Location) -> list[DataFile]:
 
     Files without rows are left out.
     """
-    found = []
+    files = []
     for path in folder.entries("*.parquet"):
         footer = pq.read_metadata(path.uri)
         if footer.num_rows:
-            told = statistics(footer, footer.schema.to_arrow_schema())
-            bounds = json.loads(told)
+            column_statistics = statistics(footer, footer.schema.to_arrow_schema())
+            bounds = json.loads(column_statistics)
             first = bounds["minValues"].get("window_id")
             last = bounds["maxValues"].get("window_id")
-            found.append(
+            files.append(
                 DataFile(
                     path.uri,
                     footer.num_rows,
                     first,
                     last=last,
                     size=path.size(),
-                    statistics=told,
+                    statistics=column_statistics,
                 )
             )
-    return found
+    return files
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:

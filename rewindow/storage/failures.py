@@ -1,12 +1,12 @@
-"""Failures of the libraries below, as errors of ours: what passes with the machine's trouble, and
-what is damaged.
+"""Translates exceptions of libraries into errors of Rewindow, and separates damaged files from
+temporary trouble of the machine.
 
-delta-rs, DataFusion and pyarrow raise their own errors, often with frames of native code in their
-text, and with the operating system's error number only as text. What a table holds does not mend
-itself; a full disk or a read-only file system may be another one at the next attempt.
+delta-rs, DataFusion and pyarrow raise their own exceptions, often with frames of native code in the
+text, and with the operating system's error number only as text. Damage in a table is permanent; a
+full disk or a read-only file system may be gone at the next attempt.
 
 `reading_table` is the one place where an exception about a damaged file of a table becomes an
-error: it finds the file, and names it, its table and the next step.
+error: it finds the file, and names the file, its table and the next step.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LASTING = frozenset(
         errno.ELOOP,
     }
 )
-"""Error numbers that the next attempt meets again: something is not there, or is something else."""
+"""Error numbers that a retry will meet again: a file is missing, or is of another kind."""
 
 DAMAGE = (
     DeltaError,
@@ -45,11 +45,12 @@ DAMAGE = (
     NotImplementedError,
     OverflowError,
 )
-"""Classes that the libraries raise over damaged bytes. A ValueError is text that is not UTF-8, JSON
-that is cut, or an argument that the bytes led to; a KeyError is a column whose name was changed."""
+"""Classes of exceptions that the libraries raise for damaged bytes. A ValueError is raised for text
+that is not UTF-8, truncated JSON, or an argument derived from damaged bytes; a KeyError for a
+column whose name was changed."""
 
 TEXT_MAX = 400
-_RESTORE = "Put the damaged file back from a copy, and run the same command again."
+_RESTORE = "Restore the damaged file from a backup, and run the same command again."
 _BATCH_ROWS = 65_536
 _FILES = ("Parquet error", "Object Store error", "Unexpected end of stream", "Corrupt", "thrift")
 _NUMBER = re.compile(r"\(os error (\d+)\)|\[errno (\d+)\]", re.IGNORECASE)
@@ -61,20 +62,20 @@ _FRAME = re.compile(
 
 
 def error_number(error: BaseException) -> int | None:
-    """Returns the operating system's number of an error, also where a library has it as text only.
+    """Returns the operating system's number of an error, even if a library has it only as text.
 
     >>> error_number(ValueError("Unable to open file x: Read-only file system (os error 30)"))
     30
     """
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
-    found = _NUMBER.search(str(error))
-    return int(found[1] or found[2]) if found else None
+    match = _NUMBER.search(str(error))
+    return int(match[1] or match[2]) if match else None
 
 
 def may_be_whole(error: BaseException) -> bool:
-    """Returns whether a file that could not be read may be as it was written: the machine was in
-    trouble, not the file.
+    """Returns whether a file that could not be read may still be intact, because the error is one
+    of the machine.
 
     >>> may_be_whole(OSError(5, "Input/output error")), may_be_whole(FileNotFoundError(2, "gone"))
     (True, False)
@@ -84,25 +85,28 @@ def may_be_whole(error: BaseException) -> bool:
 
 
 def is_about_files(error: BaseException) -> bool:
-    """Returns whether a query failed since a file could not be read, not since it is wrong."""
+    """Returns whether a query failed because a file could not be read, not because the query is
+    wrong.
+    """
     return error_number(error) is not None or any(word in str(error) for word in _FILES)
 
 
 class reading_tables:  # noqa: N801  (a context manager, like those of contextlib)
-    """Turns what a library raises while tables are read into an error that names the damaged file.
+    """Turns exceptions of libraries while tables are read into an error that names the damaged
+    file.
 
-    A class, since no `except` clause can name all of it: delta-rs raises some errors as plain
-    `Exception`, and a panic of its native code has a class that cannot be imported.
+    It is a class, since no `except` clause can name all these exceptions: delta-rs raises some as
+    plain `Exception`, and a panic of its native code has a class that cannot be imported.
 
     Args:
-        tables: folder of each table, to what returns the data files that are read. The log is
-            examined first.
-        what: what of it cannot be read, as the end of the error's first line.
-        certain: whether the failure can only be about the tables. Otherwise an error that is not
-            about a file stays as it is.
+        tables: folder of each table, to a function that returns the data files that are read. The
+            log is examined first.
+        what: the part that cannot be read, as the end of the error's first line.
+        certain: whether every exception is about the tables. Otherwise an exception that is not
+            about a file is passed on unchanged.
 
     Raises:
-        TableError: a file is damaged or gone; names it, its table and the next step.
+        TableError: a file is damaged or missing; the message names it, its table and the next step.
         ResourceError: the machine cannot read it now.
     """
 
@@ -125,8 +129,8 @@ class reading_tables:  # noqa: N801  (a context manager, like those of contextli
             return
         if not may_be_whole(error):
             for table, files in self._tables.items():
-                if found := _damage(table, files):
-                    raise found from error
+                if damage := _damage(table, files):
+                    raise damage from error
         if self._certain or is_about_files(error):
             names = " or ".join(f'"{table.name}"' for table in self._tables)
             first = next(iter(self._tables))
@@ -139,7 +143,7 @@ def reading_table(
     files: Callable[[], Iterable[Location]] = tuple,
     what: str = "",
 ) -> reading_tables:
-    """Returns the context in which one table is read; see `reading_tables`."""
+    """Returns a context for reading one table; see `reading_tables`."""
     return reading_tables({table: files}, what)
 
 
@@ -162,8 +166,8 @@ def _is_of_a_library(error: BaseException) -> bool:
 
 
 def damage_of(file: Location) -> str:
-    """Returns why a file of a table or of its log cannot be decoded, without a full stop; empty
-    when it can.
+    """Returns why a file of a table or of its log cannot be decoded, without a full stop; empty if
+    it can be decoded.
     """
     try:
         if file.name.endswith(".parquet"):
@@ -191,8 +195,8 @@ def _check_entry(entry: object) -> None:
 
 
 def plain_text(error: BaseException) -> str:
-    """Returns what a library says of a failure in one line, without colours and frames of native
-    code.
+    """Returns the message of an exception in one line, without colours and frames of
+    native code.
     """
     lines = _COLOR.sub("", str(error)).splitlines()
     words = " ".join(
@@ -203,10 +207,10 @@ def plain_text(error: BaseException) -> str:
 
 
 def library_failure(error: BaseException) -> RewindowError | None:
-    """Returns an error of ours for one that a library or the operating system raised; None for what
-    is a bug.
+    """Returns an error of Rewindow for an exception of a library or the operating system; None for
+    a bug.
 
-    The last resort of a command: whoever knows the table says it better.
+    It is the last resort of a command; code that knows the table raises a better error.
     """
     module = type(error).__module__.partition(".")[0]
     if isinstance(error, OSError) and error.filename is not None:
@@ -214,7 +218,7 @@ def library_failure(error: BaseException) -> RewindowError | None:
     if isinstance(error, json.JSONDecodeError):
         return TableError(
             f"a file is not JSON: {error}",
-            hint="It was cut short or changed; look at the newest ones.",
+            hint="It was cut short or changed; check the newest JSON files.",
         )
     if module in ("deltalake", "_internal", "pyo3_runtime", "pyarrow") or isinstance(
         error,
@@ -231,23 +235,24 @@ def table_failure(
     error: BaseException,
     table: Location | None = None,
 ) -> RewindowError:
-    """Returns what a library raised about a table as one of our errors.
+    """Returns an error of Rewindow for an exception of a library about a table.
 
     Args:
-        primary: what could not be done, with the table's name.
-        table: its folder, where it is known.
+        primary: first line of the error: the failed action, with the table's name.
+        error: the exception.
+        table: its folder, if known.
     """
     number = error_number(error)
     if number is not None and number not in LASTING:
         return ResourceError(
             f"{primary}: {os.strerror(number).lower()}",
             detail=f"{plain_text(error)}.",
-            hint="Make room, or mend the file system, and run the same command again; what was "
-            "committed is kept.",
+            hint="Free disk space, or repair the file system, and run the same command again; "
+            "committed windows are kept.",
         )
     detail = f"{plain_text(error).rstrip('.')}."
     return TableError(
         primary,
-        detail=f"{detail} Looked in {table}." if table else detail,
+        detail=f"{detail} The table is in {table}." if table else detail,
         hint=restore_hint(table) if table else "",
     )

@@ -1,10 +1,10 @@
 """The fence: prevents commits of older attempts.
 
-The transaction version of a table packs the attempt's epoch and the mark, which is the number of
-windows of the replay that the table holds: version = (epoch << 40) | mark. An attempt fences a
-table by an empty commit with its epoch and the mark carried over, made on the very snapshot on
-which it saw a lower epoch. An older attempt then either conflicts, or sees the higher epoch and
-stops.
+Every attempt of a replay has a number, its epoch. The transaction version of a table packs the
+epoch and the mark, the number of the replay's windows in the table: version = (epoch << 40) | mark.
+An attempt fences a table by an empty commit with its epoch and the existing mark. It makes this
+commit on the same snapshot on which it saw a lower epoch. An older attempt then either gets a
+conflict, or sees the higher epoch and stops.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ MARK_BITS = 40
 
 
 class Log(Protocol):
-    """What the protocol needs of a table: its files and transaction ids as of a snapshot, and
-    commits on that snapshot.
+    """The interface of a table that the commit protocol uses: files and transaction ids of a
+    snapshot, and commits on that snapshot.
 
-    `Table` is one, on Delta. The simulation of the protocol has another one, in memory.
+    `Table` implements it on Delta, and the simulation of the protocol implements it in memory.
     """
 
     path: Location
 
     def refresh(self) -> Log:
-        """Looks at the newest snapshot."""
+        """Moves to the newest snapshot."""
 
     def txn(self, app_id: str) -> int:
         """Returns the last transaction version of an id on the snapshot, -1 if there is none."""
 
     def check_committable(self) -> None:
-        """Refuses a table to which a commit of ours is not known to be safe."""
+        """Raises an error if commits to the table are not known to be safe."""
 
     def files(self) -> list[DataFile]:
         """Returns the snapshot's files."""
@@ -47,7 +47,7 @@ class Log(Protocol):
         """Returns columns of one of its files."""
 
     def sync(self) -> None:
-        """Makes the log's newest commits outlive a power cut."""
+        """Makes the log's newest commits durable."""
 
     def commit_files(
         self,
@@ -57,8 +57,8 @@ class Log(Protocol):
         version: int,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Adds files. A commit since the snapshot that carried the same id makes it a
-        FencedError.
+        """Adds files. Raises a FencedError if a commit with the same id was made since the
+        snapshot.
         """
 
     def commit_arrow(
@@ -79,13 +79,13 @@ class Log(Protocol):
         app_id: str,
         version: int,
     ) -> None:
-        """Puts files into the place of others, under the same condition."""
+        """Replaces files by others, under the same condition."""
 
 
 @dataclass(frozen=True)
 class Position:
-    """What a table's transaction id says: the epoch that last wrote, and the mark it reached (0: no
-    window).
+    """The content of a table's transaction id: the epoch that last wrote, and the mark that it
+    reached (0: no window).
     """
 
     epoch: int
@@ -93,7 +93,7 @@ class Position:
 
     @property
     def version(self) -> int:
-        """The transaction version that packs both."""
+        """The transaction version that packs epoch and mark."""
         return (self.epoch << MARK_BITS) | self.mark
 
 
@@ -105,12 +105,11 @@ def position(table: Log, app_id: str) -> Position:
 
 @dataclass
 class FencedTable:
-    """A table that this attempt has fenced; commits go through it and check the epoch on their
-    snapshot.
+    """A table that this attempt has fenced. Its commits check the epoch on their snapshot.
 
     Attributes:
-        done: the table's mark when it was fenced, before the fence changed it.
-        previous: the epoch that held the table until then.
+        done: the table's mark before it was fenced.
+        previous: the epoch of the table before it was fenced.
     """
 
     table: Log
@@ -132,8 +131,13 @@ class FencedTable:
         *,
         durable: bool = False,
     ) -> None:
-        """Commits rows up to a mark; `durable` when it must outlive a power cut before anything
-        else is done.
+        """Commits rows up to a mark.
+
+        Args:
+            mark: the new mark.
+            rows: the rows, as files or as a table in memory.
+            metadata: stored in the commit.
+            durable: whether the commit must be on disk before the call returns.
 
         Raises:
             FencedError: a newer attempt has fenced the table.
@@ -149,14 +153,14 @@ class FencedTable:
         self._check()
 
     def replace(self, added: Sequence[DataFile], removed: Sequence[DataFile]) -> bool:
-        """Commits files in the place of others that hold the same rows; the mark stays.
+        """Replaces files by others that contain the same rows; the mark does not change.
 
-        It is committed on the snapshot from which those were read, so that nobody else's commit is
-        undone by it.
+        The commit is made on the snapshot from which the files were read, so that it cannot undo a
+        commit of another process.
 
         Returns:
-            Whether it was committed: not where somebody who is no attempt has written to the table
-                meanwhile.
+            Whether it was committed. It is not if a program other than an attempt has written to
+            the table meanwhile.
 
         Raises:
             FencedError: a newer attempt has fenced the table.
@@ -190,16 +194,21 @@ def fence(
 ) -> FencedTable:
     """Fences a table for an attempt and returns it.
 
+    The loop is a compare-and-set: it reads the epoch on a snapshot and commits its own on the same
+    snapshot. If another commit with this transaction id came first, it starts again on the newer
+    snapshot. So at the end every older attempt has either committed before the fence, which is then
+    taken into account, or can no longer commit.
+
     Args:
-        path: the table; it must exist, since a table that does not exist cannot be fenced.
+        path: the table, which must exist.
         app_id: transaction id, `<replay>/<table>`.
         epoch: this attempt's epoch.
-        mark_of: the mark to carry, given the table's mark.
+        mark_of: maps the table's mark to the mark of the fence.
         open_table: opens the table at its newest snapshot.
 
     Raises:
-        FencedError: an attempt with the same or a higher epoch was here already.
-        TableError: the table is not there.
+        FencedError: an attempt with the same or a higher epoch has fenced the table.
+        TableError: the table does not exist.
     """
     while True:
         table = open_table(path)
@@ -226,16 +235,15 @@ def fence(
 def _superseded(app_id: str, mine: int, newest: int) -> FencedError:
     return FencedError(
         f'attempt {mine} of "{app_id}" was superseded by attempt {newest}',
-        detail="It has stopped; what it had committed before stays and is taken over.",
+        detail="It has stopped. Windows that it had committed are kept.",
     )
 
 
 def _taken_twice(app_id: str, epoch: int) -> FencedError:
     return FencedError(
-        f'number {epoch} of "{app_id}" belongs to another attempt already',
-        detail="Two attempts have one number, so the ledger that gave it out is not the one of "
-        "these tables, or is an "
-        "older copy of it. Nothing was written.",
-        hint="Put the newest ledger back; or move it away and make it again from the tables: "
+        f'number {epoch} of "{app_id}" already belongs to another attempt',
+        detail="Two attempts have the same number, so the ledger does not belong to these tables, "
+        "or is an older copy. Nothing was written.",
+        hint="Restore the newest ledger; or move it away and rebuild it from the tables: "
         "rewindow ledger rebuild",
     )

@@ -1,4 +1,4 @@
-"""Fields of Arrow and Spark schemas, and pairs of columns."""
+"""Helpers for fields of Arrow and Spark schemas, type names, and pairs of columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Field = TypeVar("Field", bound=Named)
 
 _COLUMN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))\s*:?\s*(.+?)\s*", re.DOTALL)
 _CLAUSES = re.compile(r"\s+(?:not\s+null|comment\s+'.*'|default\s.*)$", re.DOTALL)
-# Spark takes several names for a type and writes one.
+# Spark accepts several names for a type and writes one.
 _ALIASES = {
     "integer": "int",
     "long": "bigint",
@@ -38,8 +38,8 @@ _SIZED = re.compile(r"(\w+)\s*(\(\s*\d+\s*(?:,\s*\d+\s*)?\))?")
 
 
 def plain_type(name: str, size: str | None) -> pa.DataType | None:
-    """Returns the type of a name in lower case, with the precision and scale of a decimal; None
-    for an unknown name.
+    """Returns the type with a lower-case name, with the precision and scale of a decimal; None for
+    an unknown name.
     """
     if name in ("decimal", "dec", "numeric"):
         precision, _, scale = (size or "(10, 0)").strip("() ").partition(",")
@@ -48,7 +48,7 @@ def plain_type(name: str, size: str | None) -> pa.DataType | None:
 
 
 def type_named(text: str) -> pa.DataType | None:
-    """Returns the type that a text names as Spark does; None for an unknown one.
+    """Returns the type of a Spark type name; None if it is unknown.
 
     >>> type_named("DECIMAL(12, 2)"), type_named("array<string>"), type_named("number")
     (Decimal128Type(decimal128(12, 2)), ListType(list<item: string>), None)
@@ -57,8 +57,8 @@ def type_named(text: str) -> pa.DataType | None:
     if name.startswith("array<") and name.endswith(">"):
         item = type_named(name[len("array<") : -1])
         return None if item is None else pa.list_(item)
-    found = _SIZED.fullmatch(name)
-    return None if found is None else plain_type(found[1], found[2])
+    match = _SIZED.fullmatch(name)
+    return None if match is None else plain_type(match[1], match[2])
 
 
 def fields_without(fields: Iterable[Field], names: Container[str]) -> list[Field]:
@@ -75,7 +75,7 @@ def retyped(
     fields: Iterable[pa.Field],
     type_of: Callable[[pa.DataType], pa.DataType],
 ) -> list[pa.Field]:
-    """Returns the fields with other types, which a function maps from their present ones."""
+    """Returns the fields with other types, which a function computes from the current types."""
     return [field.with_type(type_of(field.type)) for field in fields]
 
 
@@ -89,9 +89,11 @@ def column_pairs(table: pa.Table, left: str, right: str) -> list[tuple[Any, Any]
 
 
 def ddl_columns(text: str) -> list[tuple[str, str]]:
-    """Returns the name and type of each column in DDL; types as Spark writes them, in lower case.
+    """Returns the name and type of each column in DDL; types are normalized to lower case, as Spark
+    writes them.
 
-    Timestamps of both kinds are recorded as instants, and so have the same type here.
+    Timestamps with and without time zone are both recorded as instants, so they have the same type
+    here.
 
     >>> ddl_columns("k STRING, n DECIMAL(10, 2) NOT NULL, `a b` STRUCT<x: INT, y: LONG>")
     [('k', 'string'), ('n', 'decimal(10,2)'), ('a b', 'struct<x:int,y:bigint>')]
@@ -102,16 +104,16 @@ def ddl_columns(text: str) -> list[tuple[str, str]]:
         if character == "," and depth == 0:
             columns.append(text[start:at])
             start = at + 1
-    found = []
+    pairs = []
     for match in map(_COLUMN.fullmatch, columns):
         if match is not None:
-            found.append(((match[1] or match[2]).replace("``", "`"), _kind(match[3])))
-    return found
+            pairs.append(((match[1] or match[2]).replace("``", "`"), _kind(match[3])))
+    return pairs
 
 
 def _kind(text: str) -> str:
     kind = _CLAUSES.sub("", text.lower())
     kind = re.sub(r"\s*([<>(),:])\s*", r"\1", kind)
     kind = re.sub(r"\b(?:var)?char\(\d+\)", "string", kind)
-    # A word before a colon is the name of a struct's field, every other one is a type.
+    # A word before a colon is the name of a struct's field; every other word is a type.
     return re.sub(r"\b\w+\b(?!:)", lambda word: _ALIASES.get(word[0], word[0]), kind)

@@ -1,12 +1,11 @@
-"""The data files of a stream: a row for each in the table `.files`, with its size and the checksum
-of its bytes.
+"""The table `.files` of a stream: one row per data file, with its size and the checksum of its
+bytes.
 
-Whoever makes files part of a stream's table (recording, publication) notes them by `note_files`
-after the commit and before the windows are sealed, so that every file of a sealed window has its
-row. Rows are keyed by file: a name is never used for other bytes, a file that is noted twice has
-two equal rows, and rows of files that the table no longer has stay, as older versions may still
-need them. A file without a row was written by another program, such as one that compacted the
-table.
+Code that adds files to a stream's table (recording, publication) calls `note_files` after the
+commit and before the windows are sealed, so that every file of a sealed window has its row. Rows
+are keyed by file name: a name is never reused for other bytes, a file that is recorded twice has
+two equal rows, and rows of removed files are kept, since older versions may still need them. A file
+without a row was written by another program, such as one that compacted the table.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ FILES_SCHEMA = pa.schema(
     ]
 )
 """A data file: its path in the table's folder, its size, the SHA-256 of its bytes, and the version
-of the table at which it was noted."""
+of the table when it was recorded."""
 _CHUNK_BYTES = 1 << 20
 
 
 def files_path(data: Location) -> Location:
-    """Returns the folder of the table of a stream's data files; it lies beside the tuples."""
+    """Returns the folder of the table of a stream's data files, next to that of its tuples."""
     return data.with_name(files_name(data.name))
 
 
@@ -49,27 +48,28 @@ def open_files(data: Location) -> Table:
         data: folder of the stream's tuples.
 
     Raises:
-        TableError: it is not there, or has another format.
+        TableError: the table does not exist, or has another format.
     """
     path = files_path(data)
     if not Table.exists(path):
         raise TableError(
-            f'table "{path.name}" is not there, which has the sizes and checksums of the files of '
-            f'stream "{data.name}"',
+            f'table "{path.name}", with the sizes and checksums of the files of stream '
+            f'"{data.name}", does not exist',
             detail="Nothing was changed.",
-            hint="Take them anew, with every window held against its seal: rewindow streams "
-            f"upgrade {data.name}",
+            hint="Compute the checksums again and compare every window with its seal: rewindow "
+            f"streams upgrade {data.name}",
         )
     return check_format(Table.open(path), TableKind.FILES)
 
 
 def note_files(data: Table, files: Table, taken: Mapping[str, str] | None = None) -> int:
-    """Adds a row for every file of the table's snapshot that has none yet, and returns how many;
-    may be repeated.
+    """Adds a row for every file of the table's snapshot that has none yet, and returns the number
+    of new rows. May be repeated.
 
     Args:
-        taken: checksums of some of them, by path in the table's folder, that were taken when their
-            bytes were written.
+        data: the table of tuples.
+        files: the table of its data files.
+        taken: checksums that were computed while files were written, by path in the table's folder.
     """
     taken = taken or {}
     known = set(query("select distinct file from f", f=files.refresh())["file"].to_pylist())
@@ -86,21 +86,19 @@ def note_files(data: Table, files: Table, taken: Mapping[str, str] | None = None
 
 
 def noted_files(files: Table) -> dict[str, tuple[int, str]]:
-    """Returns file to its size and checksum, for all files that were ever noted."""
+    """Returns file name to its size and checksum, for all files that were ever recorded."""
     rows = query("select file, bytes, checksum from f", f=files)
     pairs = zip(rows["bytes"].to_pylist(), rows["checksum"].to_pylist(), strict=True)
     return dict(zip(rows["file"].to_pylist(), pairs, strict=True))
 
 
 def name_in(data: Table, file: DataFile) -> str:
-    """Returns a file's path within its table's folder, the key of its row."""
+    """Returns a file's path within its table's folder, which is the key of its row."""
     return location(file.path).relative_to(data.path)
 
 
 def file_checksum(path: Location, size: int | None = None) -> str:
-    """Returns the checksum of a file's bytes, or of its first `size` ones: SHA-256, as `sha256sum`
-    prints it.
-    """
+    """Returns the SHA-256 of a file's bytes, or of its first `size` bytes, in hexadecimal."""
     digest = hashlib.sha256()
     left = sys.maxsize if size is None else size
     with path.open() as stream:

@@ -1,9 +1,8 @@
-"""Formats of our tables: each carries its number as a table property, and is refused by name when
-it is another one.
+"""Format numbers of tables: each table stores its number as a property, and commands reject a table
+with another number.
 
-A table without a number has format 1. A change of a kind's columns, or of what a column means,
-raises its number here. Reading a table as Delta is never refused; what is refused is a command that
-would take old values for new ones.
+A table without a number has format 1. A change of the columns of a kind of table, or of the meaning
+of a column, increases its number here. Other programs can always read the tables as Delta tables.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ FIRST = 1
 
 
 class TableKind(StrEnum):
-    """What a table of ours holds."""
+    """Kinds of tables that Rewindow creates."""
 
     STREAM = "stream"
     SEALS = "seals"
@@ -42,18 +41,18 @@ CURRENT = {
     TableKind.FACTS: 3,
     TableKind.CHECKPOINTS: 4,
 }
-"""Kind to the format that this version reads and writes. 2: float digests bind floats to their row,
-seals have a checksum, a generation, their columns and the table's id, checkpoints name the tables
-that they were computed from. 3: checkpoints may name files of their states, and a state's digest is
-a sum of row hashes; staged outputs have an offset and an arrival time, facts have measures. 4:
-checkpoints have the code version and the configuration digest of each operator, and those of the
-operators upstream of it."""
+"""Kind to the format that this version reads and writes. 2: float digests bind floats to the exact
+values of their row; seals have a checksum, a generation, their columns and the table's id;
+checkpoints name their input tables. 3: checkpoints may name state files, and a state's digest is a
+sum of row hashes; staged outputs have an offset and an arrival time; facts have measures. 4:
+checkpoints have the code version and configuration digest of each operator and of its upstream
+operators."""
 
 _STAGED = frozenset({TableKind.OUTPUT, TableKind.FACTS, TableKind.CHECKPOINTS})
 
 
 def format_property(kind: TableKind) -> dict[str, str]:
-    """Returns the table property with which a new table of a kind is created."""
+    """Returns the table property for creating a new table of a kind."""
     return {PROPERTY: str(CURRENT[kind])}
 
 
@@ -61,23 +60,23 @@ def format_of(table: Table) -> int:
     """Returns a table's format.
 
     Raises:
-        TableError: the property is no number.
+        TableError: the property is not a number.
     """
     text = table.properties.get(PROPERTY, str(FIRST))
     try:
         return int(text)
     except ValueError as error:
         raise TableError(
-            f'table "{table.path.name}" has the format "{text}", which is no number',
+            f'table "{table.path.name}" has the format "{text}", which is not a number',
             hint=restore_hint(table.path),
         ) from error
 
 
 def check_format(table: Table, kind: TableKind) -> Table:
-    """Returns the table if it has the format that this version works with.
+    """Returns the table if it has the format of this version.
 
     Raises:
-        TableError: it has an older format, or a newer one; names both and what to do.
+        TableError: it has an older or a newer format; the message has both and the next step.
     """
     number = format_of(table)
     wanted = CURRENT[kind]
@@ -87,10 +86,9 @@ def check_format(table: Table, kind: TableKind) -> Table:
     older = number < wanted
     subject = f'replay "{table.path.parent.name}"' if kind in _STAGED else f'table "{name}"'
     raise TableError(
-        f"{subject} has format {number}, this version of Rewindow works with format {wanted}",
+        f"{subject} has format {number}, but this version of Rewindow requires format {wanted}",
         detail=f"It was written by an {'older' if older else 'unknown, newer'} version. Nothing "
-        "was changed; every "
-        "program that reads Delta can still read it.",
+        "was changed; programs that read Delta can still read it.",
         hint=_way_out(table, kind)
         if older
         else "Use the version of Rewindow that wrote it, or a newer one.",

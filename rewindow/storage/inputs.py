@@ -1,10 +1,9 @@
-"""The inputs of a planned replay: opened as it has pinned them, their files held against what was
-noted of them.
+"""The inputs of a planned replay: opens them at the pinned versions and compares their files with
+recorded checksums.
 
-What was sealed is in files of which name, size and checksum were noted when they were written. An
-attempt compares them before it reads a window of a file for the first time: name and size always,
-the bytes as the plan says. A byte that flipped on the disk is so named before anything is computed
-from it.
+The name, size and checksum of a file are recorded when it is written. An attempt compares them
+before it first reads a window of the file: always name and size, and the bytes if the plan asks for
+it. So a flipped byte on the disk is reported before it can affect a result.
 """
 
 from __future__ import annotations
@@ -20,46 +19,47 @@ from rewindow.storage.files import file_checksum, name_in, noted_files, open_fil
 from rewindow.windows import WindowRange
 
 _THREADS = 4
-_HINT = "Put the file back from a copy, then go on; or replay ranges that do not touch its windows."
+_HINT = "Restore the file from a backup, then continue; or replay ranges without its windows."
 
 
 def open_input(entry: InputPlan, state: Location) -> Table:
     """Returns the table of an input at the version that the plan has pinned.
 
     Args:
+        entry: the input in the plan.
         state: the state folder.
 
     Raises:
-        TableError: the table or that version is gone, or another table has taken its place.
+        TableError: the table or that version is missing, or the table was replaced by another one.
     """
     path = entry.table(state)
-    there = Table.open(path).id
-    if there != entry.table_id:
+    current_id = Table.open(path).id
+    if current_id != entry.table_id:
         raise TableError(
             f'stream "{entry.stream}" is another table than the one that the replay was planned on',
-            detail=f"Planned was table {entry.table_id}, there is {there}: the stream was deleted "
-            "and recorded again.",
+            detail=f"The plan has table {entry.table_id}, but the stream is now table "
+            f"{current_id}: it was deleted and recorded again.",
             hint="Abandon the replay and plan its range again: rewindow abandon REPLAY",
         )
     return Table.open(path, entry.version)
 
 
 class InputFiles:
-    """The data files of an input at one version; each is compared once, when a window of it is
-    asked for.
+    """The data files of an input at one version. Each is compared once, before one of its windows
+    is read.
 
     Args:
         stream: its name, for errors.
         table: its tuples, at the version that is read.
-        checksums: compare the bytes too, not only names and sizes.
-        noted: size and checksum of files, by path in the table's folder, if they are not in the
-            table `.files` of a stream.
+        checksums: whether to compare the bytes, not only names and sizes.
+        noted: recorded size and checksum of files, by path in the table's folder, if they are not
+            in the table `.files` of a stream.
         origin: sentence for errors that names the writer and the reader.
         hint: the next step after an error.
 
     Attributes:
-        foreign: files without a note, which another program has written, such as by compacting the
-            table: of them only the size is compared, with the table's log.
+        foreign: files without a recorded checksum, written by another program, such as one that
+            compacted the table. Only their sizes are compared, with the table's log.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class InputFiles:
         self.foreign: list[str] = []
 
     def compare(self, windows: WindowRange) -> None:
-        """Compares the files that may hold windows of a range, unless they were compared before.
+        """Compares the files that may contain windows of a range, unless they were compared before.
 
         Raises:
-            TableError: a file is not there, has another size, or other bytes; names it and the
-                windows in it.
+            TableError: a file is missing, or has another size or other bytes; the message has the
+                file and its windows.
         """
         files = [
             file
@@ -106,26 +106,26 @@ class InputFiles:
             self.foreign.append(name)
         noted = self._noted.get(name, (file.size, ""))[0]
         try:
-            there = location(file.path).size()
+            size = location(file.path).size()
         except OSError as error:
             raise self._damaged(file, f"cannot be read: {error.strerror}") from error
-        if {noted, file.size, there} != {noted}:
-            raise self._damaged(file, f"has {there:,} bytes, recorded were {noted:,}")
+        if {noted, file.size, size} != {noted}:
+            raise self._damaged(file, f"has {size:,} bytes, but {noted:,} were recorded")
 
     def _compare_bytes(self, file: DataFile) -> None:
         noted = self._noted.get(name_in(self._table, file))
         if noted is None:
             return
         try:
-            there = file_checksum(location(file.path))
+            checksum = file_checksum(location(file.path))
         except OSError as error:
             raise self._damaged(file, f"cannot be read: {error.strerror}") from error
-        if there != noted[1]:
-            raise self._damaged(file, "holds other bytes than were recorded: its checksum differs")
+        if checksum != noted[1]:
+            raise self._damaged(file, "does not have the recorded bytes: its checksum differs")
 
     def _damaged(self, file: DataFile, what: str) -> TableError:
         windows = (
-            f" It may hold windows {file.first} to {file.last}." if file.first is not None else ""
+            f" It may have windows {file.first} to {file.last}." if file.first is not None else ""
         )
         return TableError(
             f'file "{name_in(self._table, file)}" of stream "{self._stream}" {what}',

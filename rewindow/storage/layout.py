@@ -1,5 +1,5 @@
-"""The tables of a replay: staged outputs, facts, checkpoints; their names, columns and what they
-hold.
+"""The tables of a replay (staged outputs, facts, checkpoints): their names, columns, and a digest
+of their contents.
 """
 
 from __future__ import annotations
@@ -22,25 +22,24 @@ from rewindow.storage.log_gaps import restore_hint
 FACTS = "facts"
 CHECKPOINTS = "checkpoints"
 STARTED = "started"
+"""Name of the transaction id, on the checkpoints table, of the last window that at most once has
+started."""
 CODE = "code"
-"""Folder of a candidate's own code, among its tables."""
-"""Names the transaction id, on the checkpoints table, of the last window that at most once has
-begun."""
+"""Folder with a candidate's code, next to its tables."""
 MEASURES = pa.list_(
     pa.field(
         "element",
         pa.struct([("measure", pa.int64()), ("whole", pa.int64()), ("real", pa.float64())]),
     )
 )
-"""Measures of a window that were taken when its rows were read back: each by the digest of what was
-asked (`loading.measures.Measure.digest`), with its value, a whole or a real number; both are null
-where the value is."""
+"""Measures of a window, computed when its rows were read back: the digest of each measure
+(`loading.measures.Measure.digest`) with its value, a whole or a real number. Both are null if the
+value is null."""
 _TIME = pa.timestamp("us", tz="UTC")
 _BOOKKEEPING = "rewindow.bookkeeping"
 LOG_KEPT = {"delta.logRetentionDuration": "interval 36500 days"}
-"""Property of every table of a replay: a publication pins its versions, and commits hold the
-checksums of its files, so that its log stays until the replay is purged, not for Delta's 30
-days."""
+"""Property of every table of a replay. The log is kept until the replay is purged, instead of
+Delta's 30 days, because publications pin versions and commits contain the checksums of files."""
 FACTS_SCHEMA = pa.schema(
     [
         ("window_id", pa.int64()),
@@ -58,7 +57,7 @@ FACTS_SCHEMA = pa.schema(
         ("ended_at", _TIME),
     ]
 )
-"""Of format 3."""
+"""Columns of the facts table, format 3."""
 
 
 def app_id(replay_id: str, table: str) -> str:
@@ -67,16 +66,16 @@ def app_id(replay_id: str, table: str) -> str:
 
 
 def state_folder(root: Location) -> Location:
-    """Returns the state folder that a replay's folder lies in."""
+    """Returns the state folder that contains a replay's folder."""
     return root.parent.parent
 
 
 def own_columns(event_columns: pa.Schema) -> pa.Schema:
-    """Returns the columns that a staged output has beside those of its events.
+    """Returns the columns that a staged output has in addition to its event columns.
 
-    `offset` is the position at which a tuple was written, `arrived_at` the start of its window,
-    unless the output has a column of that name: then that is an event column. Both are there so
-    that the files can be published as they are.
+    `offset` is the position at which a tuple was written. `arrived_at` is the start of its window,
+    unless the output has an event column of that name. With these columns the files can be
+    published unchanged.
     """
     own = [
         ("window_id", pa.int64()),
@@ -88,61 +87,61 @@ def own_columns(event_columns: pa.Schema) -> pa.Schema:
 
 
 def staged_schema(event_columns: pa.Schema) -> pa.Schema:
-    """Returns the schema of a staged output: our own columns, then those of the events."""
+    """Returns the schema of a staged output: bookkeeping columns, then event columns."""
     return pa.schema([*own_columns(event_columns), *event_columns])
 
 
 def create_staged(path: Location, event_columns: pa.Schema) -> Table:
-    """Creates the staged table of an output or an error port, empty; one that is there stays as it
-    is.
+    """Creates an empty staged table for an output or an error port. An existing table is not
+    changed.
     """
-    said = {
+    properties = {
         _BOOKKEEPING: ",".join(own_columns(event_columns).names),
         **format_property(TableKind.OUTPUT),
         **LOG_KEPT,
     }
-    return create_table(path, staged_schema(event_columns), said)
+    return create_table(path, staged_schema(event_columns), properties)
 
 
 def bookkeeping(staged: Table) -> frozenset[str]:
-    """Returns which columns of a staged table are not its events'."""
+    """Returns the names of a staged table's columns that are not event columns."""
     with reading_table(staged.path, what=f": it has no property {_BOOKKEEPING}"):
         return frozenset(staged.properties[_BOOKKEEPING].split(","))
 
 
 def event_columns(staged: Table) -> pa.Schema:
-    """Returns an output's event columns, as its staged table has them."""
+    """Returns an output's event columns, from its staged table."""
     own = bookkeeping(staged)
     return pa.schema(fields_without(staged.schema, own))
 
 
 class TableContents(TypedDict):
-    """What a table holds: its version, and a digest of the names and sizes of its files."""
+    """The contents of a table: its version, and a digest of the names and sizes of its files."""
 
     version: int
     files: str
 
 
 Contents = Mapping[str, TableContents]
-"""What the tables of a replay hold, by table."""
+"""Table name to its contents, for the tables of a replay."""
 
 _READ_WHOLE = (FACTS, CHECKPOINTS)
-"""Tables whose bytes go into the digest. Those of an output are compared with its facts when it is
-published."""
+"""Tables whose bytes are part of the digest. The bytes of an output are not, since it is compared
+with its facts when it is published."""
 
 
 def staged_contents(root: Location, versions: Mapping[str, int] | None = None) -> Contents:
-    """Returns what every table of a replay holds, so that two looks at it can be compared.
+    """Returns the contents of every table of a replay, to detect later changes.
 
-    The digest covers the table's id and its files with their sizes; of facts and checkpoints also
-    the bytes.
+    The digest covers the table's id and the names and sizes of its files; for facts and checkpoints
+    also their bytes.
 
     Args:
         root: folder of the replay's tables.
-        versions: look at these versions; the newest ones unless given.
+        versions: table name to the version to read, by default the newest.
 
     Raises:
-        TableError: a table or one of its files is not there.
+        TableError: a table or one of its files is missing.
     """
     names = (
         versions
@@ -156,7 +155,7 @@ def staged_contents(root: Location, versions: Mapping[str, int] | None = None) -
 
 
 def versions_of(contents: Contents) -> dict[str, int]:
-    """Returns table to version."""
+    """Returns table name to version."""
     return {name: table["version"] for name, table in contents.items()}
 
 
@@ -181,11 +180,11 @@ def _bytes_digest(table: Table, file: Location) -> bytes:
 
 
 def check_replay_format(root: Location) -> None:
-    """Refuses a replay whose tables an older or a newer version has made; its checkpoints stand for
-    all of them.
+    """Checks that the tables of a replay have the formats of this version.
 
     Raises:
-        TableError: names the replay, both formats and what to do.
+        TableError: an older or newer version of Rewindow created them; the message has the replay,
+            both formats and the next step.
     """
     for name, kind in ((CHECKPOINTS, TableKind.CHECKPOINTS), (FACTS, TableKind.FACTS)):
         if Table.exists(root / name):

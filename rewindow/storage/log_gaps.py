@@ -1,5 +1,5 @@
-"""Commits that are missing in the middle of a table's log; its last ones cannot be told from
-commits never made.
+"""Finds commits that are missing in the middle of a table's log. Missing commits at its end cannot
+be detected from the log.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..*parquet")
 
 
 def missing_commits(table: Location) -> list[int]:
-    """Returns the versions that a log lacks between its newest Delta checkpoint and its newest
-    commit.
+    """Returns the missing versions between a log's newest Delta checkpoint and its newest commit.
 
-    Older ones are not needed: the Delta checkpoint says what they brought.
+    Older ones are not needed, since the Delta checkpoint contains their effects.
     """
     names = names_of((table / "_delta_log").entries())
     commits = _versions(_COMMIT, names)
@@ -30,12 +29,12 @@ def missing_commits(table: Location) -> list[int]:
 
 
 def _versions(pattern: re.Pattern[str], names: Iterable[str]) -> set[int]:
-    """Returns the version in each name that has a form."""
+    """Returns the version numbers of the names that match a pattern."""
     return {int(match[1]) for match in map(pattern.fullmatch, names) if match}
 
 
 def check_log(table: Location) -> None:
-    """Refuses a table whose log has a gap: nobody can know what it holds.
+    """Checks that a table's log has no gap. With a gap, the contents of the table are unknown.
 
     Raises:
         TableError: names the files that are missing.
@@ -47,19 +46,19 @@ def check_log(table: Location) -> None:
         " ..." if len(missing) > 3 else ""
     )
     raise TableError(
-        f'log of table "{table.name}" lacks version {missing[0]}, though later ones are there',
+        f'log of table "{table.name}" lacks version {missing[0]}, but has later ones',
         detail=f"Missing in {table / '_delta_log'}: {files}. Nothing was changed.",
         hint=restore_hint(table),
     )
 
 
 def restore_hint(table: Location) -> str:
-    """Returns the next step after a file of a table, or of its log, was damaged or lost."""
-    hint = "Put it back from a copy."
+    """Returns a hint for errors about a damaged or lost file of a table or of its log."""
+    hint = "Restore it from a backup."
     replay = table.parent
     if replay.parent.name == "replays":
         return (
-            f"{hint} Without one: abandon the replay (rewindow abandon "
+            f"{hint} Without a backup: abandon the replay (rewindow abandon "
             f"{whole_replay(replay.name)}) and plan its range again."
         )
     if replay.name != "streams":
@@ -67,10 +66,11 @@ def restore_hint(table: Location) -> str:
     stream = stream_of(table.name)
     if table.name == files_name(stream):
         return (
-            f"{hint} Without one: move the folder {table} away, and take the checksums again: "
+            f"{hint} Without a backup: move the folder {table} away, and compute the checksums "
+            "again: "
             f"rewindow streams upgrade {stream}"
         )
     return (
-        f'{hint} Without one: move all tables of stream "{stream}" away, and record or publish it '
-        "again."
+        f'{hint} Without a backup: move all tables of stream "{stream}" away, and record or '
+        "publish it again."
     )

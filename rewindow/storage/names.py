@@ -1,5 +1,5 @@
-"""Names of published tables: an output O of an application A is the stream "A.O"; all lie side by
-side.
+"""Names of published tables. Output O of application A is published as stream "A.O"; all tables are
+in one folder.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from rewindow.storage import Table
 
 
 def data_name(application: str, output: str) -> str:
-    """Returns the table of an output's tuples.
+    """Returns the name of the table with an output's tuples.
 
     >>> data_name("flight_delays", "ranks")
     'flight_delays.ranks'
@@ -18,7 +18,7 @@ def data_name(application: str, output: str) -> str:
 
 
 def checkpoints_name(application: str) -> str:
-    """Returns the table of an application's published checkpoints."""
+    """Returns the name of the table with an application's published checkpoints."""
     return f"{application}.checkpoints"
 
 
@@ -26,6 +26,6 @@ def open_published(config: Config, name: str, version: int | None = None) -> Tab
     """Returns a published table by its name.
 
     Raises:
-        TableError: it is not there, or not in this version.
+        TableError: the table or the version does not exist.
     """
     return Table.open(config.stream_table(name), version)

@@ -1,9 +1,9 @@
-"""Files that a commit adds to a table and that we wrote or linked ourselves: written whole, synced,
-with statistics.
+"""Writes or links files that a later commit adds to a table: complete, synced to disk, and with
+statistics.
 
-A file has a temporary name until it is complete and synced, so that nothing half written ever has a
-name that a table could hold. Where the place is on another file system than the source, a link
-becomes a copy.
+A file has a temporary name until it is complete and synced, so that a partial file never has a name
+that a table could refer to. If source and target are on different file systems, the file is copied
+instead of linked.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from deltalake.transaction import AddAction
 from rewindow.location import Location
 
 _TEXT_MAX = 64
-"""Longer bounds of text are left out of the statistics: their end would have to be cut and rounded
-up."""
+"""Longer text bounds are left out of the statistics, because they would have to be cut and the
+upper bound rounded up."""
 
 ROW_GROUP = 128 * 1024
-"""Rows in a row group of a file that we write: readers pass over those whose bounds say that none
-is wanted."""
+"""Rows in a row group of a written file. Readers skip row groups whose bounds exclude the requested
+rows."""
 
 
 @dataclass(frozen=True)
 class NewFile:
-    """A complete Parquet file in the folder of a table, not yet part of it.
+    """A complete Parquet file in the folder of a table that is not yet part of the table.
 
     Attributes:
-        path: within the table's folder.
-        rows, size: as its footer and the file system have them.
-        changed_ms: when its bytes were written, as the table's log shall have it.
-        statistics: of its columns, as the table's log has them.
-        source: the file that it is a link or a copy of; None for one that was written.
-        copied: it had to be copied, as it could not be linked.
-        checksum: of its source, if one was noted.
+        path: path within the table's folder.
+        rows, size: number of rows and size in bytes.
+        changed_ms: time when its bytes were written, to be stored in the table's log.
+        statistics: statistics of its columns for the table's log.
+        source: the file that it is a link or copy of; None for one that was written.
+        copied: whether it was copied because it could not be linked.
+        checksum: recorded checksum of its source, empty if there is none.
     """
 
     path: str
@@ -54,7 +54,7 @@ class NewFile:
     checksum: str = ""
 
     def action(self) -> AddAction:
-        """Returns what adds it to the table."""
+        """Returns the action that adds it to the table."""
         return AddAction(
             self.path,
             self.size,
@@ -70,7 +70,8 @@ def write_file(root: Location, folder: str, rows: pa.Table) -> NewFile:
 
     Args:
         root: the table's folder.
-        folder: where in it; made if it is not there.
+        folder: subfolder for the file, created if missing.
+        rows: the rows.
     """
     path = root / folder / f"rows-{uuid4()}.parquet"
     content = pa.BufferOutputStream()
@@ -95,23 +96,24 @@ def link_file(
     schema: pa.Schema,
     checksum: str = "",
 ) -> NewFile:
-    """Makes a file of elsewhere appear below a table's folder too: by a hard link, by a copy where
-    that is impossible.
+    """Hard-links a file into the table's folder, or copies it if linking is not possible. May be
+    repeated.
 
-    Its time is set to now, so that no VACUUM takes it before it is part of the table; `changed_ms`
-    of the result is what was given, to which `put_right` sets it later. May be repeated.
+    The modification time of the link is set to now, so that VACUUM does not delete it before it is
+    part of the table. `changed_ms` is returned in the result; `put_right` sets the file's time to
+    it later.
     """
     target = root / path
     copied = source.copy_to(target)
     target.set_modified()
     footer = pq.read_metadata(target.uri)
-    told = statistics(footer, schema)
+    column_statistics = statistics(footer, schema)
     return NewFile(
         path,
         footer.num_rows,
         target.size(),
         changed_ms=changed_ms,
-        statistics=told,
+        statistics=column_statistics,
         source=source,
         copied=copied,
         checksum=checksum,
@@ -119,24 +121,24 @@ def link_file(
 
 
 def put_right(path: Location, changed_ms: int) -> None:
-    """Sets the time of a linked file to the one that its table's log has, which is also its
-    source's.
+    """Sets the modification time of a linked file to the one in its table's log, which is also that
+    of its source.
     """
     if path.modified_ms() != changed_ms:
         path.set_modified(changed_ms)
 
 
 def sync_folders(root: Location, folders: Iterable[str]) -> None:
-    """Makes the names of new files outlive a power cut."""
+    """Syncs folders to disk, so that the names of new files survive a power cut."""
     for place in {root, *(root / folder for folder in folders)}:
         place.sync()
 
 
 def statistics(footer: pq.FileMetaData, schema: pa.Schema) -> str:
-    """Returns a file's statistics as a table's log has them: rows, nulls, and bounds of numbers,
+    """Returns a file's statistics for a table's log, as JSON: rows, nulls, and bounds of numbers,
     times and short text.
 
-    Floats have no bounds: Parquet leaves NaN out of them, and Spark sorts it behind all numbers.
+    Floats have no bounds: Parquet leaves NaN out of them, but Spark sorts NaN after all numbers.
     """
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
@@ -146,16 +148,16 @@ def statistics(footer: pq.FileMetaData, schema: pa.Schema) -> str:
         place = places.get(field.name)
         if place is None:
             continue
-        found = [
+        by_group = [
             footer.row_group(group).column(place).statistics
             for group in range(footer.num_row_groups)
         ]
-        if not all(one is not None and one.has_null_count for one in found):
+        if not all(entry is not None and entry.has_null_count for entry in by_group):
             continue
-        nulls[field.name] = sum(one.null_count for one in found)
+        nulls[field.name] = sum(entry.null_count for entry in by_group)
         bounds = (
-            _bounds([one for one in found if one.has_min_max], field.type)
-            if _is_whole(found)
+            _bounds([entry for entry in by_group if entry.has_min_max], field.type)
+            if _is_whole(by_group)
             else None
         )
         if bounds:
@@ -170,23 +172,23 @@ def statistics(footer: pq.FileMetaData, schema: pa.Schema) -> str:
     )
 
 
-def _is_whole(found: Sequence[Any]) -> bool:
-    """Returns whether every row group with a value has its bounds."""
-    return all(one.has_min_max or one.num_values == 0 for one in found)
+def _is_whole(by_group: Sequence[Any]) -> bool:
+    """Returns whether every row group with a value has bounds."""
+    return all(entry.has_min_max or entry.num_values == 0 for entry in by_group)
 
 
-def _bounds(found: Sequence[Any], kind: pa.DataType) -> tuple[Any, Any] | None:
+def _bounds(by_group: Sequence[Any], kind: pa.DataType) -> tuple[Any, Any] | None:
     has_bounds = (
         pa.types.is_integer(kind)
         or pa.types.is_string(kind)
         or pa.types.is_date32(kind)
         or pa.types.is_timestamp(kind)
     )
-    if not found or not has_bounds:
+    if not by_group or not has_bounds:
         return None
     try:
-        low = min(one.min for one in found)
-        high = max(one.max for one in found)
+        low = min(entry.min for entry in by_group)
+        high = max(entry.max for entry in by_group)
     except OverflowError:
         # Python has no dates before year 1 or after 9999.
         return None

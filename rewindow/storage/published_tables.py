@@ -12,7 +12,7 @@ from rewindow.storage.names import checkpoints_name, data_name
 
 
 class Kind(StrEnum):
-    """What a published table holds."""
+    """Kinds of published tables."""
 
     DATA = "data"
     WINDOWS = "windows"
@@ -21,7 +21,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class PublicationTarget:
-    """A table of a publication.
+    """A table that a publication writes.
 
     Attributes:
         output: the output that it belongs to, None for the checkpoints.
@@ -33,11 +33,11 @@ class PublicationTarget:
 
 
 def targets_of(plan: Plan) -> list[PublicationTarget]:
-    """Returns the tables of a publication: for each output and error port tuples, then seals; the
-    checkpoints last.
+    """Returns the tables of a publication in commit order: for each output and error port its
+    tuples, then its seals; the checkpoints last.
 
     Raises:
-        InputError: an output's table would be taken for another one.
+        InputError: the name of an output's table is reserved.
     """
     targets = []
     for output in plan.staged:
@@ -45,8 +45,8 @@ def targets_of(plan: Plan) -> list[PublicationTarget]:
             raise InputError(
                 f'output "{output.name}" of application "{plan.application}" cannot be published '
                 "under this name",
-                detail="It names tables beside every published stream.",
-                hint="Give the output another name.",
+                detail="The name is reserved for tables that accompany every published stream.",
+                hint="Rename the output.",
             )
         name = data_name(plan.application, output.name)
         targets += [
@@ -57,7 +57,7 @@ def targets_of(plan: Plan) -> list[PublicationTarget]:
 
 
 def kind_of(name: str) -> Kind:
-    """Returns what a published table holds, by its name.
+    """Returns the kind of a published table, from its name.
 
     >>> kind_of("flight_delays.ranks"), kind_of("flight_delays.ranks.windows")
     (<Kind.DATA: 'data'>, <Kind.WINDOWS: 'windows'>)

@@ -1,4 +1,6 @@
-"""Rows of Arrow as values of Python, whose own dates end with the years 1 and 9999."""
+"""Converts Arrow rows to Python values, including dates outside of the years 1 to 9999, which
+Python's date types cannot represent.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
 
 def python_rows(rows: pa.Table) -> list[dict[str, Any]]:
-    """Returns the rows as dictionaries; an instant that Python lacks is text in ISO 8601.
+    """Returns the rows as dictionaries; an instant that Python cannot represent becomes text in ISO
+    8601.
 
     >>> python_rows(pa.table({"at": pa.array([1 << 60], pa.timestamp("us", "UTC"))}))
     [{'at': '+38504-08-17T21:30:06.846976Z'}]
@@ -25,7 +28,7 @@ def python_rows(rows: pa.Table) -> list[dict[str, Any]]:
 
 
 def _value(scalar: Any) -> Any:
-    """Returns the value of a scalar, with the values inside of it."""
+    """Returns the Python value of a scalar, including nested values."""
     kind = scalar.type
     if not scalar.is_valid:
         return None

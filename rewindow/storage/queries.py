@@ -1,4 +1,4 @@
-"""Rows of tables without a JVM: by SQL (DataFusion), and as they lie in files."""
+"""Reads rows of tables without a JVM: by SQL (DataFusion), or directly from Parquet files."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from rewindow.windows import WindowRange
 
 _PIECES_MIN = 16
 _PIECE_ROWS_MIN = 1_000
-"""So many pieces, and one more for so many rows, are moved; more of them are sorted row by row."""
+"""`in_order` rearranges at most `_PIECES_MIN` pieces, and one more for each `_PIECE_ROWS_MIN` rows;
+beyond that it sorts all rows."""
 
 
 def query(sql: str, **tables: Table | Location) -> pa.Table:
-    """Returns the result of an SQL query (DataFusion) over tables given by name; no JVM.
+    """Returns the result of an SQL query (DataFusion) over tables, which are passed by name; no
+    JVM.
 
     Raises:
-        TableError: a file of a table is gone or damaged.
+        TableError: a file of a table is missing or damaged.
         ResourceError: the machine cannot read it now.
     """
     opened = {
@@ -39,20 +41,20 @@ def query(sql: str, **tables: Table | Location) -> pa.Table:
 
 
 def _own_copy(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns a batch in memory of pyarrow: one number of a batch of DataFusion keeps all pages
-    alive that it read.
+    """Returns a copy of a batch in pyarrow's memory: a small batch of DataFusion can keep all pages
+    alive that it was read from.
 
-    Batch after batch, as all strings would be there twice if a whole result were made plain at
-    once.
+    The copy is made batch by batch, so that a result is never completely in memory twice.
     """
     return pa.concat_batches([batch, batch.slice(0, 0)])
 
 
 def query_in_parts(sql: str, rows: int, **tables: Table) -> Iterator[pa.Table]:
-    """Gives the result of an SQL query in parts of about so many rows, in no order: it is never in
-    memory as a whole.
+    """Yields the result of an SQL query in parts of about `rows` rows, in undefined order, so that
+    it is never completely in memory.
 
-    Raises: see query.
+    Raises:
+        TableError, ResourceError: see query.
     """
     with _files_of(tables):
         stream = _executed(sql, tables)
@@ -71,9 +73,10 @@ def query_in_parts(sql: str, rows: int, **tables: Table) -> Iterator[pa.Table]:
 
 
 def _executed(sql: str, tables: Mapping[str, Table]) -> Any:
-    """Returns the batches of a result; to be iterated.
+    """Returns an iterator over the batches of a result.
 
-    As a stream of pyarrow they end the process where native code panics over damaged bytes.
+    The batches are not read as a stream of pyarrow, because a panic of native code over damaged
+    bytes would then end the process.
     """
     builder = QueryBuilder()
     for name, table in tables.items():
@@ -82,10 +85,10 @@ def _executed(sql: str, tables: Mapping[str, Table]) -> Any:
 
 
 def _files_of(tables: Mapping[str, Table]) -> reading_tables:
-    """Returns the context in which files of tables are read; a query that is wrong leaves as it
-    is.
+    """Returns a context for reading tables; the exception of a wrong query is passed on
+    unchanged.
     """
-    return reading_tables({one.path: one.locations for one in tables.values()}, certain=False)
+    return reading_tables({table.path: table.locations for table in tables.values()}, certain=False)
 
 
 def read_rows(
@@ -97,9 +100,10 @@ def read_rows(
     """Returns rows of Parquet files; a column that a file does not have is null.
 
     Args:
-        schema: of the table.
-        columns: those to return.
-        wanted: which rows; all unless given.
+        files: the files.
+        schema: columns of the table.
+        columns: names of the columns to return.
+        wanted: filter of the rows, by default all.
     """
     if not files:
         return pa.schema(list(map(schema.field, columns))).empty_table()
@@ -108,17 +112,19 @@ def read_rows(
     form = ds.ParquetFileFormat(
         read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
     )
-    found = ds.dataset(paths_of(files), schema=schema, format=form)
-    return found.to_table(columns=list(columns), filter=wanted)
+    dataset = ds.dataset(paths_of(files), schema=schema, format=form)
+    return dataset.to_table(columns=list(columns), filter=wanted)
 
 
 def in_order(rows: pa.Table, *names: str) -> pa.Table:
-    """Returns rows in ascending order of columns without nulls; rows that are so already stay as
-    they are.
+    """Returns rows in ascending order of columns without nulls. Rows that are already ordered are
+    returned unchanged.
 
-    Tables are written in the order of windows, but a query, and a commit that went through one,
-    give it in pieces in any order: then whole pieces change places and no row is copied. Sorting
-    would copy each, by SQL even twice.
+    Tables are written in the order of windows, but a query returns pieces of them in any order. So
+    the rows consist of few ordered pieces: they are split where the order breaks, the pieces are
+    sorted by their first rows, and no row is copied. If the result is not ordered, the same is
+    tried with a split at every jump of the first column. Only if that fails too are the rows
+    sorted, which copies each of them.
     """
     descents = _descents(rows, names)
     if not descents:
@@ -131,14 +137,14 @@ def in_order(rows: pa.Table, *names: str) -> pa.Table:
                 for first, end in zip([0, *breaks], ends, strict=True)
             ]
             pieces.sort(key=lambda piece: tuple(piece[name][0].as_py() for name in names))
-            moved = pa.concat_tables(pieces)
-            if not _descents(moved, names):
-                return moved
+            rearranged = pa.concat_tables(pieces)
+            if not _descents(rearranged, names):
+                return rearranged
     return rows.sort_by([(name, "ascending") for name in names])
 
 
 def _descents(rows: pa.Table, names: Sequence[str]) -> list[int]:
-    """Returns the rows that belong before the one in front of them."""
+    """Returns the indexes of rows that sort before their predecessor."""
     ordered: Any = np.True_
     for name in reversed(names):
         column = rows[name].combine_chunks()
@@ -147,18 +153,18 @@ def _descents(rows: pa.Table, names: Sequence[str]) -> list[int]:
             for compare in (pc.greater, pc.equal)
         )
         ordered = greater | (equal & ordered)
-    found: list[int] = (np.flatnonzero(~ordered) + 1).tolist() if rows.num_rows > 1 else []
-    return found
+    indexes: list[int] = (np.flatnonzero(~ordered) + 1).tolist() if rows.num_rows > 1 else []
+    return indexes
 
 
 def _jumps(column: pa.ChunkedArray) -> list[int]:
-    """Returns the rows whose number does not follow on that of the row in front of them; others
-    have none.
+    """Returns the indexes of rows whose integer exceeds the previous one by more than 1; none for a
+    column of another type.
     """
     if not pa.types.is_integer(column.type):
         return []
-    found: list[int] = (np.flatnonzero(np.diff(column.to_numpy()) > 1) + 1).tolist()
-    return found
+    indexes: list[int] = (np.flatnonzero(np.diff(column.to_numpy()) > 1) + 1).tolist()
+    return indexes
 
 
 def in_windows(windows: WindowRange) -> str:
@@ -171,5 +177,5 @@ def in_windows(windows: WindowRange) -> str:
 
 
 def quoted(name: str) -> str:
-    """Returns a column's name as `query` takes it, whatever characters it has."""
+    """Returns a column's name in quotes for `query`, whatever characters it has."""
     return '"' + name.replace('"', '""') + '"'

@@ -1,5 +1,5 @@
-"""Where results lie: outside the repository, one folder a replay, written anew by each check of
-it.
+"""Paths of results: outside of the repository, one folder per replay, rewritten by each check of
+the replay.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from rewindow.settings.config import Config
 
 
 def quality_folder(config: Config) -> Location:
-    """Returns the folder of everything that the gate leaves behind."""
+    """Returns the folder of all results of quality checks."""
     return config.results / "quality"
 
 
@@ -20,17 +20,17 @@ def replay_folder(config: Config, replay_id: str) -> Location:
 
 
 def strength_file(config: Config, replay_id: str, output: str) -> Location:
-    """Returns where it says which planted damages an output's suite would notice; beside the
-    output's page.
+    """Returns the path of the file that lists which planted damages an output's suite detects, next
+    to the output's page.
     """
     return replay_folder(config, replay_id) / f"{output}.strength.json"
 
 
 def findings_table(config: Config) -> Location:
-    """Returns the Delta table that keeps every check of every run."""
+    """Returns the path of the Delta table with all checks of all runs."""
     return quality_folder(config) / "findings"
 
 
 def index_page(config: Config) -> Location:
-    """Returns the page over time."""
+    """Returns the path of the page with results over time."""
     return quality_folder(config) / "index.html"

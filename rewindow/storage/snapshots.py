@@ -1,10 +1,9 @@
-"""Snapshots of tables that a verb has opened, kept while it runs: a log is read again only when it
-has grown.
+"""A cache of table snapshots for one verb: a log is read again only if it has grown.
 
-Reading a log takes longer the more files a table has, and a publication looks at its tables some
-eighty times. A kept snapshot is given out again while the commit that it ends with is the same file
-and no other has come after it. One that was moved on, as by `Table.refresh`, counts as what it has
-become.
+Reading a log takes longer the more files a table has, and a publication opens its tables about
+eighty times. A cached snapshot is valid as long as the file of its last commit is unchanged and no
+later commit exists. If a cached snapshot was moved, for example by `Table.refresh`, its new version
+is checked.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from rewindow.location import Location
 
 @dataclass
 class _Kept:
-    """A snapshot, and the size and time of the commit that it ends with."""
+    """A snapshot, and the size and time of its last commit's file."""
 
     delta: DeltaTable
     version: int
@@ -36,7 +35,7 @@ _snapshots: ContextVar[dict[tuple[str, int | None], _Kept] | None] = ContextVar(
 
 @contextmanager
 def snapshot_cache() -> Iterator[None]:
-    """Keeps what is opened within it, for one verb; outside nothing is kept."""
+    """Caches opened tables within the context, for one verb; outside of it nothing is cached."""
     token = _snapshots.set({})
     try:
         yield
@@ -45,11 +44,11 @@ def snapshot_cache() -> Iterator[None]:
 
 
 def open_delta(path: Location, version: int | None) -> DeltaTable:
-    """Returns a table at its newest or at a given version; within `snapshot_cache` one that was
-    opened before.
+    """Returns a table at its newest or at a given version, within `snapshot_cache` from the cache
+    if possible.
 
     Raises:
-        DeltaError, OSError: it is not there, or cannot be read.
+        DeltaError, OSError: the table does not exist, or cannot be read.
     """
     snapshots = _snapshots.get()
     if snapshots is None:
@@ -76,8 +75,8 @@ def _is_current(path: Location, version: int | None, kept: _Kept) -> bool:
 
 
 def _commit(path: Location, version: int) -> tuple[int, int] | None:
-    """Returns what tells a commit's file from another one of its name; None once the log was
-    cleaned of it.
+    """Returns the size and time of a commit's file, which identify it; None if the file was removed
+    when the log was cleaned.
     """
     entry = _entry(path, version)
     return (entry.size(), entry.modified_ms()) if entry.exists() else None

@@ -1,5 +1,5 @@
-"""How far each table of a replay says that it came: what has lost commits, and what another ledger
-wrote.
+"""The progress of each table of a replay, used to detect tables that have lost commits, and a
+ledger that does not belong to the tables.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from rewindow.windows import WindowRange
 
 
 def staged_positions(root: Location, plan: Plan) -> dict[str, Position]:
-    """Returns the position of every table of a replay that is there; none when it was purged.
+    """Returns the position (epoch and mark) of every existing table of a replay; empty if the
+    replay was purged.
 
     Raises:
         TableError: the log of a table has a gap.
@@ -37,27 +38,26 @@ def staged_positions(root: Location, plan: Plan) -> dict[str, Position]:
 
 
 def lost_commits(plan: Plan, positions: dict[str, Position]) -> str:
-    """Returns, in words, which tables of a replay that has ended are behind its last window; empty
-    when none is.
+    """Returns a text that lists the tables of an ended replay that lack its last windows; empty if
+    there are none.
 
-    Where the mode may lose, the outputs do not tell (`check_sealed_rows`): one may lack the last
-    windows as lost.
+    If the mode may lose windows, the outputs are not compared, because they may lack the last
+    windows; see `check_sealed_rows`.
     """
     windows = len(plan.range)
-    told = [FACTS, CHECKPOINTS] if plan.may_lose else positions
+    compared = [FACTS, CHECKPOINTS] if plan.may_lose else positions
     marks = held_marks(plan, positions)
-    behind = {name: marks[name] for name in told if name in marks and marks[name] < windows}
+    behind = {name: marks[name] for name in compared if name in marks and marks[name] < windows}
     return ", ".join(
-        f'table "{name}" holds {mark} of {windows} windows' for name, mark in behind.items()
+        f'table "{name}" has {mark} of {windows} windows' for name, mark in behind.items()
     )
 
 
 def held_marks(plan: Plan, positions: Mapping[str, Position]) -> dict[str, int]:
-    """Returns the mark up to which each table holds rows that count.
+    """Returns the mark up to which each table has valid rows.
 
-    An attempt fences the facts last. Where windows may repeat, a table that has seen fewer attempts
-    than the facts has lost the rows that the facts seal; its mark is that of older rows, so it
-    counts for nothing.
+    An attempt fences the facts last. If windows may repeat, a table with an older epoch than the
+    facts has lost the rows that the facts seal. Its mark refers to older rows, so it counts as 0.
     """
     newest = positions[FACTS].epoch if FACTS in positions and plan.mode.may_repeat else 0
     marks = {}
@@ -67,14 +67,13 @@ def held_marks(plan: Plan, positions: Mapping[str, Position]) -> dict[str, int]:
 
 
 def check_sealed_rows(root: Location, plan: Plan, positions: dict[str, Position]) -> None:
-    """Refuses a replay in at most once whose facts seal windows that an output's table no longer
-    holds.
+    """Checks that, in at most once, the outputs have all windows that the facts seal.
 
-    That is no loss that the mode allows and lists: a seal is committed after the rows that it
-    seals. The other modes compute such windows again; at most once computes none twice.
+    A missing sealed window is not a loss that the mode allows, since a seal is committed after its
+    rows. The other modes compute such windows again; at most once computes no window twice.
 
     Raises:
-        TableError: names the table and the windows.
+        TableError: sealed windows are missing; the message has the table and the windows.
     """
     if not plan.may_lose or FACTS not in positions:
         return
@@ -88,50 +87,53 @@ def check_sealed_rows(root: Location, plan: Plan, positions: dict[str, Position]
             windows = WindowRange(plan.window_of(place.mark + 1), seal["last"])
             raise TableError(
                 f'table "{seal["port"]}" of replay "{plan.replay_id}" has lost its newest commits: '
-                f"windows {windows} "
-                "are sealed, and their rows are gone",
+                f"windows {windows} are sealed, but their rows are missing",
                 detail="At most once computes no window twice, so they cannot be computed again. "
                 "Nothing was changed.",
-                hint=f"Put the newest files of {root / seal['port'] / '_delta_log'} back from a "
-                "copy. Without one: "
-                f"{_plan_again(plan)}",
+                hint=f"Restore the newest files of {root / seal['port'] / '_delta_log'} from a "
+                f"backup. Without a backup: {_plan_again(plan)}",
             )
 
 
 def check_ledger(root: Location, plan: Plan, positions: dict[str, Position], epoch: int) -> None:
-    """Refuses a ledger that is not the one of a replay's tables: an older copy, or another one.
+    """Checks that the ledger belongs to a replay's tables and is not an older copy.
 
     Args:
         root: folder of the replay's tables.
         plan: the plan in the ledger.
-        epoch: the newest one that the ledger has given out, read after the positions.
+        positions: the positions of the tables.
+        epoch: the newest epoch in the ledger, read after the positions.
 
     Raises:
-        TableError: a table has seen a later attempt, or the tables hold another plan.
+        TableError: a table has a later epoch, or the tables contain another plan.
     """
     hint = (
-        "Put the newest ledger back; or move this one away and make it again from the tables: "
+        "Restore the newest ledger; or move this one away and rebuild it from the tables: "
         "rewindow ledger rebuild"
     )
     if CHECKPOINTS in positions and _as_made(plan_in(root)) != _as_made(plan):
         raise TableError(
-            f'tables of replay "{plan.replay_id}" hold another plan than the ledger',
-            detail="The ledger is another one, or an older copy. Nothing was started or changed.",
+            f'plan of replay "{plan.replay_id}" differs between its tables and the ledger',
+            detail="The ledger does not belong to the tables, or is an older copy. Nothing was "
+            "started or changed.",
             hint=hint,
         )
     newest = max((place.epoch for place in positions.values()), default=0)
     if newest > epoch:
         raise TableError(
-            f'ledger is older than the tables of replay "{plan.replay_id}": it knows of attempts '
-            f"up to {epoch}, "
-            f"the tables hold attempt {newest}",
-            detail="It is an older copy, or another ledger. Nothing was started or changed.",
+            f'ledger is older than the tables of replay "{plan.replay_id}": its newest attempt is '
+            f"{epoch}, but the tables contain attempt {newest}",
+            detail="The ledger does not belong to the tables, or is an older copy. Nothing was "
+            "started or changed.",
             hint=hint,
         )
 
 
 def _as_made(plan: Plan) -> Plan:
-    """Returns a plan without what was changed while it ran, which the ledger adds to it (X10)."""
+    """Returns a plan without the changes that the ledger has added while it ran.
+
+    Rules: X10
+    """
     return plan.model_copy(update={"changes": []})
 
 
@@ -141,10 +143,10 @@ def _plan_again(plan: Plan) -> str:
 
 
 def plan_in(root: Location) -> Plan:
-    """Returns the plan that a replay's tables carry.
+    """Returns the plan that is stored with a replay's tables.
 
     Raises:
-        TableError: it is missing, or cannot be read.
+        TableError: the plan is missing, or cannot be read.
     """
     table = Table.open(root / CHECKPOINTS)
     with reading_table(table.path, what=": its plan is damaged"):

@@ -1,5 +1,5 @@
-"""Settings that define a stream's tuples and windows: compares those in force with those that are
-stored with the recording.
+"""Compares the current settings of a stream's tuples and windows with those that were stored when
+it was recorded.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _FIXED = {
     "arrived_at": "arrived_at",
     "zone": "zone",
 }
-"""Stored settings that have one value, and their names in rewindow.toml."""
+"""Stored settings with a single value, and their names in rewindow.toml."""
 
 
 def fixed_settings(stream: StreamConfig) -> dict[str, object]:
-    """Returns the settings that may not change once something is recorded, as they are stored."""
+    """Returns the settings that must not change after a recording, in their stored form."""
     grid = stream.grid
     return {
         "width_ms": grid.width_ms,
@@ -39,19 +39,22 @@ def fixed_settings(stream: StreamConfig) -> dict[str, object]:
 
 
 def check_fixed_settings(name: str, stream: StreamConfig, stored: Mapping[str, str]) -> None:
-    """Refuses settings under which a recorded stream would become another one (W4, W15).
+    """Checks that the settings of a recorded stream have not changed.
 
     `columns` and `keep` may change if the stream has the same columns with them. `keys` may change
     to other recorded columns. With `new_columns = "take"` columns may be added.
 
     Args:
         name: the stream.
-        stream: its settings in force.
-        stored: those stored with the recording. Streams that were recorded before these were
-            stored have no `columns`, `keep` and `select`; only a recording can compare them.
+        stream: its current settings.
+        stored: the settings stored with the recording. Streams that were recorded by early versions
+            have no `columns`, `keep` and `select`; only a recording can compare them.
 
     Raises:
-        InputError: names the first setting, both values, and how to get out.
+        InputError: a setting has changed; the message has the setting, both values, and the next
+            step.
+
+    Rules: W4, W15
     """
     now = fixed_settings(stream)
     for key, setting in _FIXED.items():
@@ -67,25 +70,25 @@ def other_setting(name: str, setting: str, now: object, recorded: object) -> Inp
 
     Args:
         name: the stream.
-        setting: as it is called in its section of rewindow.toml.
-        now: the value in force; None if it is not set.
+        setting: its name in rewindow.toml.
+        now: the current value; None if it is not set.
         recorded: the value at the recording; None if it was not set.
     """
     is_now = f"is {_text(now)}" if now is not None else "is not set"
     if recorded is None:
         was, back = "without it", f"Remove {setting} from"
     else:
-        was, back = f"with {_text(recorded)}", f"Put {setting} = {json.dumps(recorded)} back into"
+        was, back = f"with {_text(recorded)}", f"Restore {setting} = {json.dumps(recorded)} in"
     return InputError(
-        f'{setting} of stream "{name}" {is_now}, it was recorded {was}',
+        f'{setting} of stream "{name}" {is_now}, but it was recorded {was}',
         detail="The recording was not changed. All of its tuples have the same settings.",
         hint=f"{back} rewindow.toml; {_again(name)}",
     )
 
 
 def changed_source(name: str, recorded: Sequence[str], now: Sequence[str]) -> InputError:
-    """Returns the error for event columns that differ from the recorded ones, although no
-    stored setting has changed.
+    """Returns the error for event columns that differ from the recorded ones, although no stored
+    setting has changed.
 
     Args:
         name: the stream.
@@ -106,11 +109,12 @@ def changed_source(name: str, recorded: Sequence[str], now: Sequence[str]) -> In
 
 
 def check_recorded_settings(config: Config, name: str, seals: Table) -> None:
-    """Refuses a recorded stream if its settings in rewindow.toml have changed; a published stream
-    has none there.
+    """Checks that the settings of a recorded stream in rewindow.toml have not changed. A published
+    stream has no such settings.
 
     Raises:
-        InputError: names the first setting, both values, and how to get out.
+        InputError: a setting has changed; the message has the setting, both values, and the next
+            step.
     """
     if name in config.streams:
         check_fixed_settings(name, config.streams[name], stored_settings(seals))
@@ -124,7 +128,7 @@ def _changed_columns(
     stream: StreamConfig,
     stored: Mapping[str, str],
 ) -> Iterator[tuple[str, object, object]]:
-    """Yields settings of columns that have changed: name, value in force, and recorded value."""
+    """Yields settings of columns that have changed: name, current value, and recorded value."""
     may_add = stream.new_columns == "take"
     recorded = dict(ddl_columns(stored.get("schema", "")))
     if "select" in stored:
@@ -156,10 +160,10 @@ def _gives_same(
     recorded: Mapping[str, str],
     read: Sequence[str],
 ) -> bool:
-    """Returns whether a changed setting leaves the recorded columns as they are.
+    """Returns whether a changed setting leaves the recorded columns unchanged.
 
     Args:
-        stream: settings in force.
+        stream: current settings.
         setting: "columns" or "keep".
         recorded: the type of each recorded column.
         read: the recorded columns that are not computed.

@@ -1,4 +1,7 @@
-"""The tables of a recorded or published stream, and the grid and settings stored with them (W4)."""
+"""The tables of a recorded or published stream, with their grid and settings.
+
+Rules: W4
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,9 @@ from rewindow.windows import Grid, WindowRange
 
 _TIME = pa.timestamp("us", tz="UTC")
 CHECKPOINT_COMMITS = "16"
-"""So many commits at most are read one by one when a stream is opened: of 100, Delta's own number,
-that takes longer than reading a day of a stream to which a day was added each day."""
+"""Number of commits between two Delta checkpoints. With Delta's default of 100, up to 100 commits
+would be read one by one when a stream is opened; that takes longer than reading one day of a stream
+that grows daily."""
 WINDOWS_SCHEMA = pa.schema(
     [
         ("window_id", pa.int64()),
@@ -37,8 +41,8 @@ WINDOWS_SCHEMA = pa.schema(
         ("checksum", pa.int64()),
     ]
 )
-"""A seal: what the window holds, when it was sealed, the data table's version then and its Delta
-id, how often the window has been sealed (1: once), and the event columns of its tuples as
+"""A seal: counts and digests of the window, when it was sealed, the data table's version and Delta
+id at that time, how many times the window has been sealed, and the event columns of its tuples as
 `columns_text` writes them."""
 
 QUARANTINE_SCHEMA = pa.schema(
@@ -52,18 +56,19 @@ QUARANTINE_SCHEMA = pa.schema(
         ("recorded_at", _TIME),
     ]
 )
-"""A row per tuple that could not be taken; reasons are "late" or "changed", or begin with
-"malformed: ", or with "refused: " before that where there were so many that nothing was
-recorded."""
+"""One row per tuple that was not recorded. The reason is "late", "changed", or starts with
+"malformed: "; a prefix "refused: " means that there were too many malformed tuples, so that nothing
+was recorded."""
 LATE = "late"
 CHANGED = "changed"
-"""A tuple that the source has now in a sealed window from which it has lost others."""
+"""A tuple that was added to the source in a sealed window from which the source has lost other
+tuples."""
 
 _PREFIX = "rewindow."
 
 
 def stream_properties(values: Mapping[str, object]) -> dict[str, str]:
-    """Returns settings as table properties; what is None is left out."""
+    """Returns settings as table properties; settings that are None are left out."""
     return {f"{_PREFIX}{key}": str(value) for key, value in values.items() if value is not None}
 
 
@@ -80,33 +85,33 @@ def stored_grid(windows: Table) -> Grid:
     """Returns the grid that a stream was recorded on.
 
     Raises:
-        TableError: the table has none, so it is not ours.
+        TableError: the table has no grid, so Rewindow has not created it.
     """
     settings = stored_settings(windows)
     try:
         return Grid(int(settings["width_ms"]), int(settings["origin_ms"]))
     except (KeyError, ValueError) as error:
         raise TableError(
-            f'table "{windows.path.name}" is not ours: no window grid is stored with it',
+            f'table "{windows.path.name}" was not created by Rewindow: it has no window grid',
             hint=restore_hint(windows.path),
         ) from error
 
 
 def check_reaches(name: str, data: Table, windows: Table) -> None:
-    """Refuses a stream whose seals name a version of its tuples that is not there: the end of that
-    table's log is gone.
+    """Checks that the table of tuples has reached the version that its seals refer to. If not, the
+    end of its log is missing.
 
     Raises:
-        TableError: says which version is named, and which is there.
+        TableError: names both versions.
     """
     sql = f"select max(data_version) as version from w where table_id = '{data.id}'"
     named = query(sql, w=windows)["version"].to_pylist()[0]
     if named is not None and named > data.version:
         raise TableError(
-            f'table "{name}" is at version {data.version}, but its seals name version {named}',
+            f'table "{name}" is at version {data.version}, but its seals refer to version {named}',
             detail=f'The last commits of "{name}" are missing from its log, or the seals in '
             f'"{windows.path.name}" are damaged.',
-            hint=f"Put the files of {data.path / '_delta_log'} back from a copy.",
+            hint=f"Restore the files of {data.path / '_delta_log'} from a backup.",
         )
 
 
@@ -117,10 +122,11 @@ def open_sealed(
     seals_version: int,
     windows: WindowRange,
 ) -> Table:
-    """Returns a stream's tuples at a version, with the windows of a range hidden that the seals do
-    not name.
+    """Returns a stream's tuples at a version, with the unsealed windows of a range hidden.
 
-    A recording that died between its tuples and their seals leaves rows that nobody may read (W40).
+    A recording that died between its tuples and their seals leaves rows that must not be read.
+
+    Rules: W40
     """
     table = Table.open(data, version)
     sql = f"select window_id from w where window_id between {windows.first} and {windows.last}"
@@ -134,14 +140,14 @@ def holes(
     sealed: pa.ChunkedArray | npt.NDArray[np.int64],
     windows: WindowRange,
 ) -> list[WindowRange]:
-    """Returns the stretches of a range without a seal: arithmetic on the seals, however long the
-    range is.
+    """Returns the ranges without a seal. The cost depends on the number of seals, not on the length
+    of the range.
     """
     ids = sealed if isinstance(sealed, np.ndarray) else sealed.to_numpy()
     if not (np.diff(ids) > 0).all():
         ids = np.unique(ids)
-    # With a seal on either side of the range, every gap between two seals is a stretch, also at the
-    # ends of the range.
+    # With an artificial seal on either side of the range, every range without a seal is a gap
+    # between two seals, even at the ends.
     framed = np.concatenate(([windows.first - 1], ids, [windows.last + 1]))
     before = np.flatnonzero(np.diff(framed) > 1)
     pairs = zip((framed[before] + 1).tolist(), (framed[before + 1] - 1).tolist(), strict=True)
@@ -154,15 +160,16 @@ def create_stream(
     settings: Mapping[str, object],
     properties: Mapping[str, str] | None = None,
 ) -> None:
-    """Creates the tables of a stream that are not there: tuples, seals (`.windows`) and data files
-    (`.files`).
+    """Creates the missing tables of a stream: tuples, seals (`.windows`) and data files (`.files`).
 
     Args:
-        data: folder of the tuples' table; the others lie beside it.
+        data: folder of the tuples' table; the others are next to it.
         schema: window_id, offset, arrived_at, then the event columns.
-        settings: grid and other settings, stored with the seals (W4).
+        settings: grid and other settings, stored with the seals.
         properties: further properties for tuples and seals, such as how long Delta keeps their
             history.
+
+    Rules: W4
     """
     given = {"delta.checkpointInterval": CHECKPOINT_COMMITS, **(properties or {})}
     create_table(data, schema, {**given, **format_property(TableKind.STREAM)})
@@ -181,10 +188,10 @@ def sealed_streams(folder: Location) -> list[str]:
 
 
 def create_quarantine(path: Location) -> Table:
-    """Returns the quarantine table, created when it is not there.
+    """Returns the quarantine table, after creating it if it is missing.
 
     Raises:
-        TableError: it has another format than this version writes.
+        TableError: the table has a format of another version.
     """
     return check_format(
         create_table(path, QUARANTINE_SCHEMA, format_property(TableKind.QUARANTINE)),

@@ -218,7 +218,7 @@ def test_seals_that_name_a_later_version_are_an_error_without_a_ledger_entry(
 ) -> None:
     published_by_hand(config)
     lose_last_commit(config.stream_table("app.ranks"))
-    with pytest.raises(TableError, match="is at version 0, but its seals name version 1"):
+    with pytest.raises(TableError, match="is at version 0, but its seals refer to version 1"):
         certify(config, "r", "published")
 
 

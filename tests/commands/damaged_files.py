@@ -300,7 +300,7 @@ COMPARED = {
 """Columns that two publications of the same rows have alike."""
 
 
-EITHER = ("as noted in table", "or the seals in", "or the log that describes it")
+EITHER = ("do not match the checksum in table", "or the seals in", "or the log that describes it")
 """Words of errors that name two files of which one is damaged: a file and the note of its checksum,
 a log and the seals that name its versions.
 """

@@ -202,7 +202,7 @@ def test_check_rejects_an_unfinished_replay_and_names_the_next_step(
     assert "Hint: Resume it: rewindow replay --resume one" in command("check", "one")[2]
     ledger.replays.abandon("one", "no use")
     errors = command("check", "one")[2]
-    assert "Replay its range anew: rewindow replay app --first 100 --last 109" in errors
+    assert "Replay its range again: rewindow replay app --first 100 --last 109" in errors
     assert "not finished" not in errors
 
 
@@ -355,7 +355,7 @@ def test_abandoned_replay_shows_its_reason_everywhere_and_keeps_it(command: Comm
     page = command("status", "first", "--page")[1].strip()
     assert "Why it is abandoned: wrong code" in Path(page).read_text()
     errors = command("publish", "first")[2]
-    assert "Hint: Replay its range anew: rewindow replay app --first 100 --last 109" in errors
+    assert "Hint: Replay its range again: rewindow replay app --first 100 --last 109" in errors
 
 
 @pytest.mark.usefixtures("replays")

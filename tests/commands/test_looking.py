@@ -277,8 +277,8 @@ def test_width_that_changed_since_the_recording_is_rejected_by_every_command(
     for words in (("gaps", "s"), ("play", "s"), ("record", "s")):
         code, text, errors = command(*words)
         assert (code, text) == (2, "")
-        assert 'width of stream "s" is 5 s, it was recorded with 10 s' in errors
-        assert 'Put width = "10 s" back into rewindow.toml' in " ".join(errors.split())
+        assert 'width of stream "s" is 5 s, but it was recorded with 10 s' in errors
+        assert 'Restore width = "10 s" in rewindow.toml' in " ".join(errors.split())
 
 
 def test_gaps_after_the_last_seal_are_bad_input(command: Command, config: Config) -> None:

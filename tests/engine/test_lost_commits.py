@@ -75,6 +75,6 @@ def test_table_that_lost_a_whole_attempt_is_computed_again() -> None:
     del world.tables[first][of_one_attempt:]
     logs = {name: MemoryLog(world, ROOT / name, lambda: None) for name in world.tables}
     marks = {name: position(log, app_id("simulated", name)) for name, log in logs.items()}
-    assert lost_commits(make_plan(mode), marks) == 'table "a" holds 0 of 10 windows'
+    assert lost_commits(make_plan(mode), marks) == 'table "a" has 0 of 10 windows'
     assert finish(world, make_plan(mode), random.Random(3), [])
     assert list(broken(world, make_plan(mode))) == []

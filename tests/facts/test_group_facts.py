@@ -48,8 +48,8 @@ def test_first_window_whose_tuples_are_not_those_sealed_is_named(tuples: dict[in
     # Rules: R58
     sealed = {10: 2, 11: 0, 12: 3}
     wrong = next(window for window in sealed if tuples.get(window, 0) != sealed[window])
-    words = f'window {wrong} of stream "clicks" holds {tuples.get(wrong, 0)} tuples, sealed were'
-    with pytest.raises(TableError, match=f"{words} {sealed[wrong]}"):
+    words = f'window {wrong} of stream "clicks" has {tuples.get(wrong, 0)} tuples, but'
+    with pytest.raises(TableError, match=f"{words} {sealed[wrong]} were sealed"):
         check_input_counts("clicks", counts(tuples), counts(sealed))
     check_input_counts("clicks", counts({10: 2, 12: 3, 13: 9}), counts(sealed))
 

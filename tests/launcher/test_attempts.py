@@ -196,7 +196,7 @@ def test_ledger_older_than_the_tables_is_rejected_and_nothing_changes(project: P
         fence(config.replay_root("one") / name, app_id("one", name), 3)
     with pytest.raises(
         TableError,
-        match="knows of attempts up to 1, the tables hold attempt 3",
+        match="its newest attempt is 1, but the tables contain attempt 3",
     ) as error:
         begin_attempt(config, "one")
     assert "rewindow ledger rebuild" in error.value.hint and not error.value.retryable
@@ -216,7 +216,7 @@ def test_ledger_with_another_plan_than_the_tables_is_rejected(project: Project) 
         file.rename(file.with_name(file.name.removeprefix("other-")))
     with pytest.raises(
         TableError,
-        match='tables of replay "one" hold another plan than the ledger',
+        match='plan of replay "one" differs between its tables and the ledger',
     ):
         begin_attempt(config, "one")
 
@@ -251,13 +251,13 @@ def test_replay_that_lost_commits_is_reopened(project: Project, state: str) -> N
 
     log = config.replay_root("one") / FACTS / "_delta_log"
     max(log.glob("*.json")).unlink()
-    lost = 'had ended, but has lost commits since: table "facts" holds 0 of 24 windows'
+    lost = 'had ended, but has lost commits since: table "facts" has 0 of 24 windows'
     with pytest.raises(TableError, match=lost) as error:
         check_publishable(config, ledger, ledger.replays.get("one"), plan)
     assert "rewindow replay --resume one" in error.value.hint
     again = begin_attempt(config, "one")
     assert again is not None and again.epoch == 2
-    assert 'lost since it had ended: table "facts" holds 0 of 24 windows' in again.expected
+    assert 'lost since it had ended: table "facts" has 0 of 24 windows' in again.expected
     assert (
         ledger.replays.get("one").state == "failed"
         and "lost commits" in ledger.replays.get("one").message

@@ -45,7 +45,7 @@ def test_width_changed_after_the_recording_is_rejected(
     changed = config.model_copy(update={"streams": {"events": stream}})
     with pytest.raises(
         InputError,
-        match='width of stream "events" is 2 h, it was recorded with 1 h',
+        match='width of stream "events" is 2 h, but it was recorded with 1 h',
     ) as caught:
         of(changed, asked)
     assert "rewindow record events --start-over" in caught.value.hint
@@ -142,7 +142,7 @@ def test_seals_of_another_table_are_rejected(project: Project) -> None:
     schema = Table.open(path).schema
     shutil.rmtree(path)
     create_table(path, schema, format_property(TableKind.STREAM))
-    with pytest.raises(TableError, match="speak of another table"):
+    with pytest.raises(TableError, match="refer to another table"):
         draft_plan(project.config, request())
 
 
@@ -225,7 +225,7 @@ def test_input_file_of_another_size_is_reported_by_the_plan(project: Project) ->
         stream.write(b"!")
     with pytest.raises(
         TableError,
-        match=rf'of stream "events" has {file.size + 1:,} bytes, recorded were {file.size:,}',
+        match=rf'of stream "events" has {file.size + 1:,} bytes, but {file.size:,} were recorded',
     ):
         draft_plan(project.config, request())
     Path(file.path).unlink()

@@ -377,7 +377,7 @@ def test_stream_of_another_grid_is_rejected(project: Project) -> None:
 
 def test_table_without_a_stored_grid_is_rejected(project: Project) -> None:
     _reseal(project, FORMAT)
-    with pytest.raises(TableError, match="is not ours"):
+    with pytest.raises(TableError, match="was not created by Rewindow"):
         draft_plan(project.config, request())
 
 

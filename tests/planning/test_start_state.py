@@ -157,7 +157,7 @@ def test_checkpoints_of_another_format_are_refused_by_name(
         wish = request(state_from="one")
         name = 'replay "one"'
     Table.open(path).set_properties({PROPERTY: "3"})
-    with pytest.raises(TableError, match=f"{name} has format 3, .* works with format 4"):
+    with pytest.raises(TableError, match=f"{name} has format 3, .* requires format 4"):
         draft_plan(config, wish)
 
 

@@ -217,7 +217,7 @@ def test_unsealed_windows_are_reported_and_not_sent(tmp_path: Path) -> None:
 def test_lost_tuples_are_detected_by_window(tmp_path: Path) -> None:
     config = record(tmp_path, [3.0, 14.0])
     DeltaTable(str(config.stream_table("s"))).delete("window_id = 1")
-    with pytest.raises(TableError, match='window 1 of stream "s" holds 0 tuples, sealed were 1'):
+    with pytest.raises(TableError, match='window 1 of stream "s" has 0 tuples, but 1 were sealed'):
         played(config, Clock())
 
 

@@ -348,7 +348,7 @@ def test_rows_survive_a_vacuum_of_every_version_and_undo_names_deleted_files(
         dry_run=False,
         enforce_retention_duration=False,
     )
-    with pytest.raises(TableError, match="is no longer there"):
+    with pytest.raises(TableError, match="no longer exists"):
         undo(config, "fix")
 
 

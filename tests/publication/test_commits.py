@@ -36,7 +36,7 @@ def test_number_of_a_publication_of_another_ledger_is_rejected(config: Config) -
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     other = begin(config, "other")
     assert other.number == one.number == held(config, NAME)
-    with pytest.raises(FencedError, match='holds publication 1 of replay "one" already') as error:
+    with pytest.raises(FencedError, match='already has publication 1 of replay "one"') as error:
         commit_once(config, NAME, other, lambda: pytest.fail("nothing is written"))
     assert "rewindow ledger rebuild" in error.value.hint
     assert Table.open(config.stream_table(NAME)).version == version

@@ -111,7 +111,7 @@ def test_outdated_publication_commits_nothing(config: Config) -> None:
     done: list[str] = []
     with pytest.raises(
         FencedError,
-        match='table "app.ranks" already holds publication 2, 1 is out of date',
+        match='table "app.ranks" already has publication 2, so 1 is outdated',
     ):
         commit_once(config, "app.ranks", late, lambda: done.append("committed"))
     assert done == [] and open_published(config, "app.ranks").version == table.version

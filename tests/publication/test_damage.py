@@ -108,7 +108,7 @@ def test_damaged_file_is_left_out_and_kept(
 def test_missing_file_outside_the_range_stays_in_the_log(config: Config, table: Path) -> None:
     cut(file_of(table, 107))
     file_of(table, 100).unlink()
-    with pytest.raises(TableError, match='table "app.x" lacks files of other windows too'):
+    with pytest.raises(TableError, match='table "app.x" lacks files of other windows, too'):
         leave_out(config, damaged_now(config, ["app.x"], WindowRange(105, 109)))
     assert file_of(table, 107).exists()
 
@@ -179,7 +179,7 @@ def test_damaged_log_entry_is_named_by_publish_undo_and_certify(
     ):
         with pytest.raises(TableError, match=words) as caught:
             act()
-        assert "Put it back from a copy" in caught.value.hint
+        assert "Restore it from a backup" in caught.value.hint
     ledger = Ledger.open(config.ledger_url)
     assert ledger.publications.unfinished() == [] and ledger.leases.held() == []
 

@@ -141,7 +141,7 @@ def test_rewritten_rows_need_disk_space_where_the_published_tables_are(
     )
     with pytest.raises(
         ResourceError,
-        match=r"publishing needs about .* of disk space, .* are free",
+        match=r"publishing needs about .* of disk space, but only .* are free",
     ):
         publish(config, "twice")
     assert Ledger.open(config.ledger_url).publications.newest() == []
@@ -155,12 +155,12 @@ def test_preview_reports_copies_where_links_are_impossible(config: Config, no_li
     assert (
         table.way is Way.COPIES
         and table.bytes_written == table.bytes
-        and "links cannot be made" in table.why
+        and "files cannot be linked" in table.why
     )
     said: list[str] = []
     publish(config, "one", say=said.append)
     assert (
-        f"{STREAM}: 1 files linked, 1 of them copied, as they lie on another file system, 0 rows "
+        f"{STREAM}: 1 files linked, 1 of them copied from another file system, 0 rows "
         "written" in said
     )
     (file,) = Table.open(config.stream_table(STREAM)).files()

@@ -267,8 +267,7 @@ def test_replay_that_lost_commits_after_its_end_is_rejected_by_name(config: Conf
     replay.group(100, 109, rows_of(range(100, 110)), state=state_of(1)).end()
     ledger = book(config)
     words = (
-        'lost commits since: table "ranks" holds 10 of 20 windows, table "checkpoints" holds '
-        "10 of 20"
+        'lost commits since: table "ranks" has 10 of 20 windows, table "checkpoints" has 10 of 20'
     )
     with pytest.raises(TableError, match=words) as error:
         check_publishable(
@@ -321,7 +320,7 @@ def test_altered_staged_files_are_not_published(config: Config) -> None:
     replay.end()
     with pytest.raises(
         TableError,
-        match='window 103 of staged output "ranks" is not what was sealed',
+        match='window 103 of staged output "ranks" differs from its seal',
     ):
         publish(config, "r1")
     assert not Table.exists(config.stream_table("app.ranks"))
@@ -342,16 +341,16 @@ def test_pinned_publication_is_readable_until_its_files_are_vacuumed(config: Con
     windows = WindowRange(102, 102)
     assert published_rows(config, windows, one.number)["minutes"].to_pylist() == [1020, 1021]
     assert published_rows(config, windows)["minutes"].to_pylist() == [1070, 1071]
-    with pytest.raises(InputError, match="not there or not closed"):
+    with pytest.raises(InputError, match="does not exist or is not closed"):
         read_published(config, "app", 99)
     with pytest.raises(InputError, match='application "app.ranks" is not published') as error:
         read_published(config, "app.ranks")
-    assert 'name its application, "app", and take the output "ranks"' in error.value.hint
-    with pytest.raises(InputError, match="is no text"):
+    assert 'pass its application, "app", and use the output "ranks"' in error.value.hint
+    with pytest.raises(InputError, match="is not a text"):
         read_published(config, ["app.ranks"])  # type: ignore[arg-type]
     table = Table.open(config.stream_table("app.ranks"))
     table.delta.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
-    with pytest.raises(TableError, match='of table "app.ranks" is no longer there'):
+    with pytest.raises(TableError, match='of table "app.ranks" no longer exists'):
         undo(config, "fix")
     assert (
         minutes(config)[102] == 1070
@@ -384,7 +383,7 @@ def test_publishing_a_purged_replay_again_names_the_command_that_computes_it(
     publish(config, "r1")
     shutil.rmtree(config.stream_table("app.ranks"))
     shutil.rmtree(config.replay_root("r1"))
-    with pytest.raises(InputError, match="has no staged tables any more") as error:
+    with pytest.raises(InputError, match="no longer has staged tables") as error:
         publish(config, "r1")
     assert "rewindow replay app --first 100 --last 103" in error.value.hint
 
@@ -407,7 +406,7 @@ def test_incompatible_table_is_rejected_and_new_columns_are_added(config: Config
 
     create_table(path, foreign)
     ranks_only(config, "r1", 100, 103, publishable=True)
-    with pytest.raises(TableError, match="not a stream that Rewindow published"):
+    with pytest.raises(TableError, match="exists but was not published by Rewindow"):
         publish(config, "r1")
     assert Table.open(path).schema == foreign and book(config).leases.held() == []
     shutil.rmtree(path)
@@ -454,10 +453,10 @@ def test_publication_without_a_source_or_commit_is_withdrawn_with_its_reason(
     with pytest.raises(Died):
         publish(config, "r1", crash=die)
     shutil.rmtree(config.replay_root("r1") / "ranks")
-    with pytest.raises(TableError, match="is not there"):
+    with pytest.raises(TableError, match="does not exist"):
         publish(config, "r1")
     given_up = book(config).publications.newest("r1")[0]
-    assert given_up.withdrawn is not None and "is not there" in given_up.withdrawn
+    assert given_up.withdrawn is not None and "does not exist" in given_up.withdrawn
     assert book(config).publications.unfinished() == [] and book(config).leases.held() == []
 
 

@@ -114,7 +114,7 @@ def test_check_without_table_versions_is_not_sufficient(config: Config) -> None:
     replay = simple(config, "r", 100, 103, checked=False)
     ledger = Ledger.open(config.ledger_url)
     ledger.checks.record("r", "passed")
-    assert refused(config, ledger, replay).detail == "What was judged then is not known."
+    assert refused(config, ledger, replay).detail == "The contents at that time are unknown."
 
 
 def test_publication_uses_the_checked_versions(config: Config) -> None:
@@ -140,9 +140,9 @@ def test_publication_stops_when_the_facts_were_altered_after_its_start(config: C
     )
     flip_a_byte("facts")(replay.root)
     publisher = Publisher(None, config, ledger, lambda step, number: None)  # type: ignore[arg-type]
-    with pytest.raises(TableError, match='table "facts" of replay "r" is not what was judged'):
+    with pytest.raises(TableError, match='table "facts" of replay "r" has changed since the gate'):
         publisher.finish(publication)
-    assert "is not what was judged" in str(publisher.roll_forward(publication).withdrawn)
+    assert "has changed since the gate" in str(publisher.roll_forward(publication).withdrawn)
 
 
 def test_published_table_that_expires_transactions_is_rejected(config: Config) -> None:
@@ -153,5 +153,5 @@ def test_published_table_that_expires_transactions_is_rejected(config: Config) -
     Table.open(config.stream_table("app.ranks")).delta.alter.set_table_properties(
         {name: "interval 1 days"}
     )
-    with pytest.raises(TableError, match='table "app.ranks" forgets transactions'):
+    with pytest.raises(TableError, match='table "app.ranks" drops transaction ids'):
         prepare_tables(config, replay.plan)

@@ -155,7 +155,7 @@ def test_byte_changed_in_place_is_detected_by_checksum(config: Config) -> None:
     flip(Path(file.path))
     with pytest.raises(TableError, match="windows 100 to 104 cannot be published") as refused:
         publish(config, "one")
-    assert "It has other bytes than were written" in str(refused.value)
+    assert "its bytes do not match the checksum" in str(refused.value)
     assert Ledger.open(config.ledger_url).publications.newest() == []
     flip(Path(file.path))
     publish(config, "one")
@@ -171,7 +171,7 @@ def test_all_damaged_files_are_reported(config: Config) -> None:
         flip(Path(file.path))
     with pytest.raises(TableError, match="windows 100 to 104") as refused:
         publish(config, "one")
-    assert "So have 1 other files, of windows 105 to 109" in str(refused.value)
+    assert "The same is true for 1 other files, of windows 105 to 109" in str(refused.value)
 
 
 def test_published_files_have_the_checksums_recorded_at_staging(config: Config) -> None:
@@ -186,7 +186,7 @@ def test_published_files_have_the_checksums_recorded_at_staging(config: Config) 
     table = Table.open(config.stream_table(STREAM))
     assert list(noted_checksums(table).values()) == [noted]
     (found,) = find_damage(table, STREAM, WindowRange(100, 104))
-    assert found.why.startswith("It has other bytes than were written")
+    assert found.why.startswith("Its bytes do not match the checksum")
     with pytest.raises(TableError, match="is damaged: windows 100 to 104"):
         undo(config, "one")
 
@@ -197,14 +197,14 @@ def test_files_without_checksums_are_reported_and_verified_against_their_seals(
     replay = simple(config, "one", 100, 104, publishable=True, outputs=("ranks",), noted=False)
     (file,) = staged(replay)
     flip(Path(file.path))
-    with pytest.raises(TableError, match="is not what was sealed|cannot be read"):
+    with pytest.raises(TableError, match="differs from its seal|cannot be read"):
         publish(config, "one")
     flip(Path(file.path))
     said: list[str] = []
     publish(config, "one", say=said.append)
     assert [line for line in said if "checksum" in line] == [
-        "one/ranks: no checksum is known of 1 files, as where the log of their table was cleaned, "
-        "so their rows are read and compared with the seals"
+        "one/ranks: 1 files have no recorded checksum, for example because the log of their "
+        "table was cleaned, so their rows are read and compared with the seals"
     ]
     assert minutes(config) == expected(100, 104)
 
@@ -249,7 +249,9 @@ def test_file_with_a_changed_time_is_verified_against_checksum_or_seals(
     publish(config, "one")
     assert minutes(config) == expected(100, 104)
     flip(Path(file.path))
-    with pytest.raises(TableError, match="is not what was sealed|cannot be read|other bytes"):
+    with pytest.raises(
+        TableError, match="differs from its seal|cannot be read|do not match the checksum"
+    ):
         publish(config, "two")
     assert minutes(config) == expected(100, 104)
 
@@ -273,7 +275,7 @@ def test_published_link_survives_its_replay_and_every_vacuum(config: Config) -> 
     Table.open(config.stream_table(STREAM)).delta.vacuum(**keep_all)  # type: ignore[arg-type]
     shown = expected(100, 102) | expected(103, 106, 3)
     assert minutes(config) == shown
-    with pytest.raises(TableError, match="is no longer there, so that it cannot be put back"):
+    with pytest.raises(TableError, match="no longer exists, so it cannot be restored"):
         undo(config, "fix")
     assert (
         minutes(config) == shown and Ledger.open(config.ledger_url).publications.unfinished() == []

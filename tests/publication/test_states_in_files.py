@@ -89,7 +89,7 @@ def test_undo_is_rejected_when_its_state_was_deleted(config: Config) -> None:
         publish(config, name)
     number = Ledger.open(config.ledger_url).publications.newest("one")[0].number
     shutil.rmtree(folder_of(config.checkpoints_table("app")) / str(number))
-    with pytest.raises(TableError, match="is no longer there, so that it cannot be put back"):
+    with pytest.raises(TableError, match="no longer exists, so it cannot be restored"):
         undo(config, "two")
     assert minutes(config, 103) == 110
 

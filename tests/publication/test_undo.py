@@ -89,7 +89,7 @@ def test_started_publication_without_its_source_is_withdrawn(config: Config) -> 
     for act in (lambda: publish(config, "next"), lambda: undo(config, "r0")):
         with pytest.raises(
             TableError,
-            match='publication 2 of replay "fix" was begun and cannot',
+            match='publication 2 of replay "fix" was started and cannot',
         ) as error:
             act()
         assert "rewindow publish fix --withdraw" in error.value.hint
@@ -125,14 +125,14 @@ def test_started_undo_is_withdrawn_and_can_be_repeated(config: Config) -> None:
 
 def test_only_an_open_publication_can_be_withdrawn(config: Config) -> None:
     stage(config, "r0", 100, 101)
-    with pytest.raises(InputError, match="no publication that was begun and left open"):
+    with pytest.raises(InputError, match="has no unfinished publication"):
         withdraw(config, "r0")
     with pytest.raises(Died):
         publish(config, "r0", crash=die_at("opened"))
     result = withdraw(config, "r0")
     assert (result.withdrawn, result.already) == ("withdrawn on request", False)
     publish(config, "r0")
-    with pytest.raises(InputError, match="no publication that was begun") as error:
+    with pytest.raises(InputError, match="has no unfinished publication") as error:
         withdraw(config, "r0")
     assert "rewindow undo r0" in error.value.hint
 

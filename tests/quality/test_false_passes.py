@@ -99,7 +99,7 @@ def test_dropped_check_is_detected(staged: StagedReplay) -> None:
     assert said["success"]
     with pytest.raises(
         GateError,
-        match=r'suite "mine" was not evaluated in full: 1 of 2 checks came back',
+        match=r'suite "mine" was not evaluated in full: there are results of 1 of 2 checks',
     ) as error:
         assess(Evaluation(said, fingerprint(frame)), suite_of(good, dropped), report_of(0), WINDOWS)
     assert "dropped" in error.value.detail
@@ -272,7 +272,7 @@ def test_gate_rejects_an_empty_or_incomplete_frame(staged: StagedReplay) -> None
         assert said["success"]
         with pytest.raises(
             GateError,
-            match=r"window report has \d rows, the range \[0, 2\] has 3 windows",
+            match=r"window report has \d rows, but range \[0, 2\] has 3 windows",
         ):
             assess(Evaluation(said, fingerprint(to_pandas(report))), suite, report, WINDOWS)
 
@@ -287,7 +287,7 @@ def test_report_that_lost_windows_is_rejected(
     )
     with pytest.raises(
         GateError,
-        match=r"window report has 19 rows, the range \[100, 119\] has 20 windows",
+        match=r"window report has 19 rows, but range \[100, 119\] has 20 windows",
     ):
         judge(staged.config, staged.write().plan)
 

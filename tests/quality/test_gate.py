@@ -351,7 +351,7 @@ def test_unknown_expectation_and_bad_arguments_are_rejected(staged: StagedReplay
         "mine",
         expectation("odd", "expect_column_values_to_be_in_set", colum="lost", value_set=[0]),
     )
-    with pytest.raises(GateError, match='suite "mine" has an expectation that is badly formed'):
+    with pytest.raises(GateError, match='suite "mine" has a malformed expectation'):
         judge(staged.config, staged.plan)
 
 
@@ -437,7 +437,7 @@ def test_gate_marks_windows_that_are_not_verifiable(staged: StagedReplay) -> Non
     staged.write()
     listed: list[str] = []
     [verdict] = judge(staged.config, staged.plan, Lines(listed.append)).outputs
-    words = "windows are not verifiable: rates reads outside systems"
+    words = "windows are not verifiable: rates reads external systems"
     assert verdict.verdict == "passed"
     assert set(verdict.table["not_verifiable"].to_pylist()) == {1}
     assert verdict.to_dict()["not_verifiable"] == words

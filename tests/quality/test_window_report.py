@@ -183,7 +183,7 @@ def test_row_measures_use_only_the_attempt_that_readers_see(staged: StagedReplay
         ),
         (
             Measure("many", "select window_id, 1 as value from output", over_rows=True),
-            "gives a window several values",
+            "returns several values for a window",
         ),
         (
             Measure("odd", "count(*) filter (where flights > {most})"),
@@ -196,7 +196,7 @@ def test_row_measures_use_only_the_attempt_that_readers_see(staged: StagedReplay
                 over_rows=True,
                 inputs=("weather",),
             ),
-            'sees the input "weather", which is none',
+            'refers to input "weather", which does not exist',
         ),
         (Measure("lost", "count(*)"), "has the name of a column of the window report"),
     ],

@@ -58,7 +58,7 @@ def test_stream_without_its_last_commit_is_rejected_by_record_and_plan(bench: Be
     for attempt in (bench.record, lambda: open_recorded_stream(bench.config(), "s")):
         with pytest.raises(
             TableError,
-            match='table "s" is at version 0, but its seals name version 1',
+            match='table "s" is at version 0, but its seals refer to version 1',
         ):
             attempt()
 

@@ -181,7 +181,7 @@ class MemoryLog:
         self._pause()
         compares = self._world.compares and (not commit.removed or self._world.compares_joins)
         if compares and any(c.app_id == commit.app_id for c in self._commits[self._seen :]):
-            raise FencedError("commit met another one")
+            raise FencedError("commit conflicts with another commit")
         self._commits.append(commit)
         self._world.committed(self.path)
         self.refresh()

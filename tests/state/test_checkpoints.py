@@ -169,7 +169,7 @@ def test_flipped_byte_in_a_state_is_a_damaged_checkpoint(tmp_path: Path, in_file
         found = decoded(row, tmp_path / "c")
         if isinstance(found, CheckpointError):
             assert '"op" at window 9 is damaged' in found.primary, (seed, place)
-            assert "Put it back from a copy" in found.hint, (seed, place)
+            assert "Restore it from a backup" in found.hint, (seed, place)
         else:
             assert found.equals(whole), (seed, place)
 

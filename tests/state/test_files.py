@@ -37,7 +37,7 @@ def put_other_rows(path: Path, state: StateFiles) -> None:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (lambda path, state: path.unlink(), "is gone"),
+        (lambda path, state: path.unlink(), "is missing"),
         (lambda path, state: path.write_bytes(path.read_bytes() + b"x"), "bytes, not"),
         (put_other_rows, "its digest differs"),
     ],
@@ -65,7 +65,7 @@ def test_links_are_created_once_and_survive_their_source(tmp_path: Path) -> None
         path.unlink()
     copied.check()
     assert state.copied_to(tmp_path / "b", "start") == copied and copied.digest == state.digest
-    with pytest.raises(CheckpointError, match="of a state is gone"):
+    with pytest.raises(CheckpointError, match="of a state is missing"):
         state.copied_to(tmp_path / "b", "elsewhere")
 
 

@@ -117,5 +117,5 @@ def test_row_hash_does_not_depend_on_slices_and_chunks() -> None:
 
 
 def test_type_without_a_hash_is_rejected_by_name() -> None:
-    with pytest.raises(InputError, match="values of type uint8 cannot be kept in a state"):
+    with pytest.raises(InputError, match="values of type uint8 cannot be stored in a state"):
         row_sum(pa.table({"a": pa.array([], pa.uint8())}))

@@ -153,7 +153,7 @@ def test_commit_rejected_by_the_file_system_is_retryable(
 def test_conflicting_commit_of_one_transaction_id_is_fenced(table: Table) -> None:
     late = Table.open(table.path)
     table.commit_files([], app_id="a", version=2)
-    with pytest.raises(FencedError, match="met another one"):
+    with pytest.raises(FencedError, match="conflicts with another commit"):
         late.commit_files([], app_id="a", version=2)
 
 

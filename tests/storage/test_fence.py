@@ -35,7 +35,7 @@ def test_position_packs_epoch_and_mark_in_order(epoch: int, mark: int) -> None:
 
 
 def test_missing_table_cannot_be_fenced_and_is_not_created(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match='table "gone" is not there'):
+    with pytest.raises(TableError, match='table "gone" does not exist'):
         fence(tmp_path / "gone", APP, 1)
     assert not (tmp_path / "gone").exists()
 
@@ -51,7 +51,7 @@ def test_older_attempt_cannot_commit_after_a_newer_fence(path: Path) -> None:
 def test_older_attempt_with_a_snapshot_from_before_the_fence_conflicts(path: Path) -> None:
     stale = Table.open(path)
     fence(path, APP, 2)
-    with pytest.raises(FencedError, match="met another one"):
+    with pytest.raises(FencedError, match="conflicts with another commit"):
         stale.commit_arrow(rows(1), app_id=APP, version=Position(1, 1).version)
     assert query("select count(*) as n from t", t=path)["n"].to_pylist() == [0]
 
@@ -154,7 +154,7 @@ def test_table_that_expires_transactions_is_rejected(path: Path) -> None:
     Table.open(path).delta.alter.set_table_properties({name: "interval 1 days"})
     with pytest.raises(
         TableError,
-        match='table "out" forgets transactions after interval 1 days',
+        match='table "out" drops transaction ids after interval 1 days',
     ) as error:
         fence(path, APP, 2)
     assert f"UNSET TBLPROPERTIES ('{name}')" in error.value.hint

@@ -47,7 +47,7 @@ def test_recreated_table_is_not_the_cached_one(tmp_path: Path) -> None:
     with snapshot_cache():
         before = Table.open(tmp_path / "t").id
         shutil.rmtree(tmp_path / "t")
-        with pytest.raises(TableError, match="is not there"):
+        with pytest.raises(TableError, match="does not exist"):
             Table.open(tmp_path / "t")
         create_table(tmp_path / "t", SCHEMA)
         assert Table.open(tmp_path / "t").id != before != Table.open(tmp_path / "t", 0).id

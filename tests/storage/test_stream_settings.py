@@ -41,10 +41,10 @@ def test_changed_setting_is_reported_with_units_and_two_solutions(
     # Rules: W4, W15
     stored = {key: str(value) for key, value in fixed_settings(stream()).items()}
     check_fixed_settings("bays", stream(), stored)
-    with pytest.raises(InputError, match=f"{now}, it was recorded with {recorded}\n") as caught:
+    with pytest.raises(InputError, match=f"{now}, but it was recorded with {recorded}\n") as caught:
         check_fixed_settings("bays", stream(**changed), stored)
     [setting] = changed
-    assert f'Put {setting} = "{recorded}" back' in caught.value.hint
+    assert f'Restore {setting} = "{recorded}" in' in caught.value.hint
     assert "rewindow record bays --start-over" in caught.value.hint
     back = stream(**{setting: recorded})
     assert fixed_settings(back) == fixed_settings(stream()), (
@@ -72,34 +72,34 @@ def stored() -> dict[str, str]:
     [
         (
             {"columns": COLUMNS.replace("a BIGINT", "a STRING")},
-            "columns of stream .bays. is at TIMESTAMP, k STRING, a STRING, note STRING, it was "
-            f"recorded with {COLUMNS}",
-            f'Put columns = "{COLUMNS}" back into rewindow.toml',
+            "columns of stream .bays. is at TIMESTAMP, k STRING, a STRING, note STRING, but it "
+            f"was recorded with {COLUMNS}",
+            f'Restore columns = "{COLUMNS}" in rewindow.toml',
         ),
         (
             {"columns": None},
-            f"columns of stream .bays. is not set, it was recorded with {COLUMNS}",
-            f'Put columns = "{COLUMNS}" back',
+            f"columns of stream .bays. is not set, but it was recorded with {COLUMNS}",
+            f'Restore columns = "{COLUMNS}" in',
         ),
         (
             {"keep": ["k"]},
-            r'keep of stream .bays. is \["k"\], it was recorded with \["k", "a"\]',
-            'Put keep = ["k", "a"] back',
+            r'keep of stream .bays. is \["k"\], but it was recorded with \["k", "a"\]',
+            'Restore keep = ["k", "a"] in',
         ),
         (
             {"select": {"total": "a + 2"}},
-            r"select.total of stream .bays. is a \+ 2, it was recorded with a \+ 1",
-            'Put select.total = "a + 1" back',
+            r"select.total of stream .bays. is a \+ 2, but it was recorded with a \+ 1",
+            'Restore select.total = "a + 1" in',
         ),
         (
             {"select": {"total": "a + 1", "more": "a"}},
-            r"select.more of stream .bays. is a, it was recorded without it",
+            r"select.more of stream .bays. is a, but it was recorded without it",
             "Remove select.more from rewindow.toml",
         ),
         (
             {"keys": ["note"]},
-            r'keys of stream .bays. is \["note"\], it was recorded with \["k"\]',
-            'Put keys = ["k"] back',
+            r'keys of stream .bays. is \["note"\], but it was recorded with \["k"\]',
+            'Restore keys = ["k"] in',
         ),
     ],
     ids=str,
