@@ -1,1 +1,1 @@
-"""One attempt of a replay on Spark: takeover, warm-up, losses, commit groups."""
+"""Runs one attempt of a replay on Spark: takeover, warm-up, losses, commit groups."""

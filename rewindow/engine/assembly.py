@@ -1,11 +1,13 @@
-"""Assembly of a replay from its containers: their outputs, facts and last states are committed to
-the tables of the replay, which gate, certificate, publication and undo read (X53). A reused
-container is assembled from a container of another replay in the same way.
+"""Assembles a replay from its containers: commits their outputs, facts and last states to the
+tables of the replay, which gate, certificate, publication and undo read. A reused container is
+assembled from a container of another replay in the same way.
 
 Files are linked, not copied. The order is that of a commit group: outputs, then facts, and the
 checkpoint last. Each table is committed under the fence of the attempt. Facts and states that were
 committed before are skipped, and so are outputs whose facts were committed. So the process may be
 killed at any point and started again.
+
+Rules: X53
 """
 
 from __future__ import annotations
@@ -91,9 +93,8 @@ def assemble(
 
 
 def _sources(plan: Plan, root: Location) -> dict[str, Location]:
-    """Returns the folder of the container that has computed each operator, by operator name.
-
-    Containers whose mode loses no window come first.
+    """Returns operator name to the folder of the container that has computed it. Containers whose
+    mode loses no window come first.
     """
     if plan.reused:
         folder = root.with_name(plan.reused)
@@ -103,7 +104,7 @@ def _sources(plan: Plan, root: Location) -> dict[str, Location]:
             folders[output.operator] = folder
         return folders
     folders = {}
-    for container in sorted(plan.containers, key=lambda one: one.mode.may_lose):
+    for container in sorted(plan.containers, key=lambda entry: entry.mode.may_lose):
         folder = root.with_name(container_id(root.name, container.name))
         folders.update(dict.fromkeys(container.operators, folder))
     return folders
@@ -125,7 +126,7 @@ def _commit_files(
     source: Table,
     mark: int,
 ) -> None:
-    """Commits the files of a container's table, in place of those that an older attempt has
+    """Commits the files of a container's table, replacing those that an older attempt has
     committed. The container may have computed rows again since then, and the facts seal the newest.
     """
     files = _linked(source, table.path, f"{table.epoch}-{mark}")
@@ -161,8 +162,8 @@ def _linked(
 def _facts(plan: Plan, folders: Sequence[Location]) -> pa.Table:
     """Returns the facts of all containers, without those of the streams between them.
 
-    A recorded stream that several containers read is counted once. A container whose mode loses no
-    window is preferred, as `_sources` has the order.
+    If several containers read a recorded stream, it is counted once, preferably from a container
+    whose mode loses no window; `_sources` has that order.
     """
     outputs = pa.array(names_of(plan.staged))
     state_directions = pa.array(["dropped", "state", "skipped"])
@@ -170,7 +171,7 @@ def _facts(plan: Plan, folders: Sequence[Location]) -> pa.Table:
     counted: set[str] = set()
     for folder in folders:
         own = plan_in(folder)
-        # A reused container stands for itself, so it keeps the counts of all its inputs.
+        # A reused container is assembled alone, so it keeps the counts of all its inputs.
         entries = own.inputs if plan.reused else own.recorded
         streams = {entry.stream for entry in entries}
         inputs = pa.array(sorted(streams - counted), pa.string())
@@ -190,7 +191,9 @@ def _facts(plan: Plan, folders: Sequence[Location]) -> pa.Table:
 
 
 def _as_lost(rows: pa.Table, windows: pa.Array) -> pa.Table:
-    """Returns facts in which the outputs of some windows are lost, because no input had them."""
+    """Returns facts in which the outputs of some windows are marked as lost, because no input had
+    them.
+    """
     is_output = pc.is_in(rows["direction"], pa.array(["out", "error"]))
     is_lost = pc.and_(is_output, pc.is_in(rows["window_id"], windows))
     values = {

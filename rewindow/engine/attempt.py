@@ -1,11 +1,11 @@
-"""One attempt of a replay: take over, restore, then group after group (the commit protocol of the
-design).
+"""One attempt of a replay: takes over the tables, restores a state, then computes and commits group
+after group.
 
-| step | module | what it must keep |
+| step | module | invariant |
 | --- | --- | --- |
 | takeover | `takeover` | fence first, then read; the checkpoints before every other table |
 | warm-up | `warm_up` | writes nothing that a reader sees |
-| losses | `losses` | at most once lists what it gives up before its first new group |
+| losses | `losses` | at most once records lost windows before its first new group |
 | commit | `group_commit` | outputs, facts and seals, the checkpoint last; each checks the epoch |
 """
 
@@ -51,11 +51,12 @@ class Attempt:
 
     Args:
         planned: the replay, its application and tables, and the attempt's epoch.
-        engine: gives what computes the windows, once the tables are fenced; it gets outputs and
+        ledger: receives the progress.
+        engine: creates the engine that computes the windows; called with the fenced outputs and
             facts.
         tell: called with every committed group.
-        say: called with lines for people.
-        stop: returns whether the user asked to stop; looked at after each group.
+        say: called with lines of progress for users.
+        stop: returns whether the user asked to stop; checked after each group.
         crash: called at every step of the protocol, with the number of the group; may end the
             process.
         open_table: opens a table at its newest snapshot.
@@ -94,9 +95,9 @@ class Attempt:
         """Runs to the end of the range.
 
         Raises:
-            FencedError: a newer attempt has begun.
+            FencedError: a newer attempt has started.
             CheckpointError: no checkpoint can be restored.
-            NotDeterministicError: a window computed again differs from what is committed.
+            NotDeterministicError: a window that was computed again differs from the committed one.
             Interrupted: the user asked to stop; everything up to a group's end is kept.
         """
         takeover = take_over(
@@ -121,25 +122,23 @@ class Attempt:
         engine.clear_scratch()
 
     def _restore(self, takeover: Takeover, engine: Engine) -> States:
-        """Returns the states with which the first group begins; lists what at most once gives
-        up.
-        """
+        """Returns the states for the first group, after recording the losses of at most once."""
         plan = self.plan
-        found = takeover.resume
+        resume = takeover.resume
         states = (
             takeover.checkpoint.states if takeover.checkpoint else self._warm_up(takeover, engine)
         )
-        if found.restore or found.first > 1:
+        if resume.restore or resume.first > 1:
             at = (
-                f"the checkpoint at window {plan.window_of(found.restore)}"
-                if found.restore
+                f"the checkpoint at window {plan.window_of(resume.restore)}"
+                if resume.restore
                 else "the start state"
             )
-            self._say(f"resumed from {at}, next window {plan.window_of(found.first)}")
+            self._say(f"resumed from {at}, next window {plan.window_of(resume.first)}")
         if not plan.mode.may_lose:
             return states
         self._unseen = unseen_windows(plan, takeover)
-        skip = engine.skip(states, plan.windows_of(found.skipped)) if found.skipped else None
+        skip = engine.skip(states, plan.windows_of(resume.skipped)) if resume.skipped else None
         record_losses(
             plan,
             self.app,
@@ -149,16 +148,16 @@ class Attempt:
             say=self._say,
             skip=skip,
         )
-        if skip and found.first > len(plan.range):
+        if skip and resume.first > len(plan.range):
             self._save(
                 takeover,
                 plan.last,
                 skip.states,
-            )  # Nothing is left to compute, and no group will save it.
+            )  # No window is left to compute, so no group would save the states.
         return skip.states if skip else states
 
     def _save(self, takeover: Takeover, window: int, states: States) -> None:
-        """Commits a checkpoint that no group brings."""
+        """Commits a checkpoint outside of a commit group."""
         plan = self.plan
         mark = self.plan.mark_of(window)
         versions = {node.name: node.operator.state_version for node in self.app.nodes.values()}
@@ -174,8 +173,8 @@ class Attempt:
             self._save(takeover, window, states)
             self.ledger.attempts.report_warm_up(plan.replay_id, self.epoch)
 
-        # The bound of the plan is for groups that stage something: a warm-up has nothing to show,
-        # and loses nothing that a reader would see.
+        # The plan's limit of the group size does not apply: a warm-up stages nothing, so a crash
+        # loses nothing that a reader would see.
         assert plan.start.warm_up_first is not None, "a warm-up has a first window"
         windows = WindowRange(plan.start.warm_up_first, plan.first - 1)
         tuples = sum(counts.tuples for counts in engine.count_inputs(windows).values())
@@ -249,13 +248,15 @@ class Attempt:
             if ended.stopping:
                 raise Interrupted(
                     f'replay "{plan.replay_id}" stopped after window {end} of {plan.last}',
-                    detail="Everything up to there is committed.",
-                    hint=f"Go on with: rewindow replay --resume {plan.replay_id}",
+                    detail="All windows up to it are committed.",
+                    hint=f"Continue with: rewindow replay --resume {plan.replay_id}",
                 )
 
     def _begin(self, first: int, last: int) -> int:
-        """Gives changeable properties the values of a group's windows; returns its end, before a
-        change (O26).
+        """Sets changeable properties to their values for a group, and returns the group's last
+        window, which is before the next change.
+
+        Rules: O26
         """
         if self._changes is None:
             return last
@@ -264,8 +265,10 @@ class Attempt:
         return end
 
     def _start(self, takeover: Takeover, mark: int) -> None:
-        """At most once makes durable, before any work of a group, that its last window was begun
-        (R13).
+        """In at most once, records durably that a group's windows are started, before any work on
+        them.
+
+        Rules: R13
         """
         if takeover.started:
             takeover.started.commit(mark, [], durable=True)
@@ -284,7 +287,7 @@ class Attempt:
         mark = self.plan.mark_of(group.last)
         self._crash(Step.STARTED, number)
         counts = engine.count_inputs(group.windows)
-        tuples = sum(found.tuples for found in counts.values())
+        tuples = sum(of_input.tuples for of_input in counts.values())
         result = engine.compute(group, mark, states, staged=commit.staged(mark), tuples=tuples)
         check_error_counts(self.plan, result.digests)
         computed = time.monotonic()
@@ -312,8 +315,8 @@ class Attempt:
         compute: float,
         seconds: float,
     ) -> None:
-        """Enters a committed group into the ledger, and tells of it; `compute` and `seconds` since
-        it began.
+        """Records a committed group in the ledger, and reports it. `compute` and `seconds` are
+        measured from the start of the group.
         """
         plan = self.plan
         mark = self.plan.mark_of(group.last)
@@ -354,7 +357,9 @@ class Attempt:
         )
 
     def _sizer(self, windows: WindowRange, tuples: int, size_max: int | None) -> GroupSizer:
-        """Returns what chooses the sizes of groups, from windows and the count of their tuples."""
+        """Returns the object that chooses the sizes of groups, given a range and its number of
+        tuples.
+        """
         size = max(16, len(windows) * FIRST_GROUP_TUPLES // max(tuples, 1))
         return GroupSizer(self.plan.group_windows, self.plan.group_seconds, size, size_max=size_max)
 
@@ -363,5 +368,5 @@ def _change_log(plan: Plan, app: Application, root: Location) -> ChangeLog:
     """Returns the changes of properties of a replay, or those of the operators of a container."""
     if not plan.container:
         return ChangeLog(root, plan.changes)
-    planned = [one for one in plan.changes if one.operator in app.nodes]
+    planned = [change for change in plan.changes if change.operator in app.nodes]
     return container_log(root.with_name(whole_replay(root.name)), plan.container, planned)

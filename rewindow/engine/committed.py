@@ -1,5 +1,5 @@
-"""What earlier attempts have committed: its seals, and its rows beside those of windows that are
-computed again.
+"""Reads the seals and rows that earlier attempts have committed, and compares windows that are
+computed again with them.
 """
 
 from __future__ import annotations
@@ -29,9 +29,13 @@ _SEALS = pa.schema([*DIGESTS_SCHEMA, _ATTEMPTS.field("attempt")])
 
 
 class Committed:
-    """The windows of a replay's outputs as earlier attempts left them.
+    """The windows of a replay's outputs that earlier attempts have committed.
 
     Args:
+        plan: the plan of the replay.
+        root: folder of the replay's tables.
+        epoch: epoch of this attempt.
+        runner: computes digests of rows.
         tables: the outputs and the facts, as this attempt has fenced them.
     """
 
@@ -53,8 +57,8 @@ class Committed:
             self._sealed_to = sealed_to(Table.open(root / FACTS), self._sealed_to)
 
     def seals(self, output: str, windows: WindowRange) -> WindowFacts:
-        """Returns seals made from the rows that an output's table holds, as a crash may have left
-        out the real ones.
+        """Returns seals computed from the rows in an output's table, because a crash may have
+        prevented the commit of the original seals.
         """
         digests = self._runner.digest({output: self._runner.committed(output, windows)}, windows)[
             output
@@ -64,8 +68,8 @@ class Committed:
         return digests.with_column("attempt", attempts.rows["attempt"])
 
     def before(self, windows: WindowRange, staged: Sequence[str]) -> Seals:
-        """Returns what is committed of a group's windows: of outputs that are left out, or that are
-        written again.
+        """Returns the committed seals of a group's windows, for outputs that are not written again
+        or, if the mode may repeat windows, for all.
         """
         if self._plan.mode.may_repeat:
             return self._sealed(windows)
@@ -76,7 +80,7 @@ class Committed:
         }
 
     def check(self, windows: WindowRange, result: GroupResult, committed: Seals) -> None:
-        """Compares a group that was computed again with what is committed of it.
+        """Compares a group that was computed again with its committed rows.
 
         Raises:
             NotDeterministicError: they differ.
@@ -93,13 +97,13 @@ class Committed:
         check_recomputed(self._plan.replay_id, known)
 
     def _sealed(self, windows: WindowRange) -> Seals:
-        """Returns the newest seals of earlier attempts; past the last one there is nothing to look
-        up.
+        """Returns the newest seals of earlier attempts. After the last sealed window no query is
+        needed.
         """
         if windows.first > self._sealed_to:
             return {}
-        # Several attempts may have sealed a window, of which the newest one counts. Ranked in one
-        # pass, as a join with the newest attempt of each window would read the facts twice.
+        # If several attempts have sealed a window, the newest one counts. They are ranked in one
+        # pass; a join with the newest attempt of each window would read the facts twice.
         columns = ", ".join(["port", *_SEALS.names])
         sql = f"""
         select {columns} from (
@@ -109,7 +113,7 @@ class Committed:
                 and window_id between {windows.first} and {windows.last})
         where nth = 1"""
         rows = query(sql, f=Table.open(self._root / FACTS))
-        return {port: WindowFacts.of(found, _SEALS) for port, found in by_port(rows)}
+        return {port: WindowFacts.of(seals, _SEALS) for port, seals in by_port(rows)}
 
     def _attempts_of(self, output: str, windows: WindowRange) -> WindowFacts:
         sql = f"""select window_id, max(attempt) as attempt from t
@@ -124,8 +128,8 @@ class Committed:
         seals: WindowFacts,
         wanted: Ids,
     ) -> tuple[DataFrame, DataFrame]:
-        """Returns the rows of some windows twice: as their seals say that they are committed, and
-        as computed now.
+        """Returns two frames with the rows of some windows: the committed ones that their seals
+        refer to, and those that were computed now.
         """
         committed = self._runner.committed(output, windows)
         sealed = F.broadcast(

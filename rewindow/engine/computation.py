@@ -1,7 +1,7 @@
-"""What an attempt asks of the engine that computes its windows.
+"""The interface between an attempt and the engine that computes its windows.
 
-Spark is one (`spark_engine`). The simulation of the protocol brings another one, in memory, and so
-runs the very takeover, loop and commits of the product.
+`spark_engine` implements it with Spark. The simulation of the protocol implements it in memory, and
+so runs the product's own takeover, loop and commits.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from rewindow.tuple_engine.partition_rows import PartitionRows
 from rewindow.windows import WindowRange
 
 Counts = dict[str, WindowFacts]
-"""Input to the tuples of its windows; windows without tuples may be left out."""
+"""Input name to the tuples of its windows; windows without tuples may be left out."""
 Digests = dict[str, WindowFacts]
-"""Output name to the digests of its windows: a row for every window of the range that was asked
-for."""
+"""Output name to the digests of its windows, with a row for every window of the requested range."""
 Seals = dict[str, WindowFacts]
-"""Output name to its seals: digests, and the attempt whose rows they mean."""
+"""Output name to its seals: digests, and the attempt whose rows they refer to."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +44,18 @@ class PlannedAttempt:
 
 @dataclass
 class GroupResult:
-    """What a group computed, before any of it is committed.
+    """The results of a group before its commit.
 
     Attributes:
         folders: output name to the folder of its files.
+        digests: output name to the digests of its windows.
         states: operator name to its state after the group's last window.
-        dropped: output port that nothing reads to the tuples of its windows (O16); error ports are
-            never dropped (O69).
-        partitions: operator name to what its partitions got, and to the tuples that it emitted.
+        dropped: name of an output port that nothing reads to the tuples of its windows; error ports
+            are never dropped.
+        partitions: operator name to the tuples of its partitions, and the number of tuples that it
+            emitted.
+
+    Rules: O16, O69
     """
 
     folders: dict[str, Location] = field(default_factory=dict)
@@ -64,10 +67,10 @@ class GroupResult:
 
 @dataclass
 class SkipResult:
-    """What an at-most-once skip makes of the states.
+    """The states after an at-most-once skip.
 
     Attributes:
-        states: operator name to the state with which it goes on.
+        states: operator name to its state for the next window.
         dropped: operator name to the tuples, by window, that it dropped from its state.
     """
 
@@ -76,13 +79,15 @@ class SkipResult:
 
 
 class Engine(Protocol):
-    """Computes the windows of one attempt, and knows what earlier attempts have committed of
-    them.
+    """Computes the windows of one attempt, and compares them with the windows that earlier attempts
+    have committed.
     """
 
     def count_inputs(self, windows: WindowRange, *, check: bool = True) -> Counts:
-        """Counts the tuples of all inputs; with `check` they must be as many as were sealed (of R58
-        the counts).
+        """Returns the tuples of all inputs; with `check` it raises an error if their counts differ
+        from the sealed ones.
+
+        Rules: R58 (only the counts)
         """
 
     def compute(
@@ -93,12 +98,10 @@ class Engine(Protocol):
         staged: Iterable[str],
         tuples: int,
     ) -> GroupResult:
-        """Computes a group once. The files of `staged` outputs lie in their table's folder
-        afterwards.
-        """
+        """Computes a group once. The files of `staged` outputs are then in their table's folder."""
 
     def files(self, output: str, result: GroupResult) -> Sequence[DataFile]:
-        """Returns the files that a group's output consists of."""
+        """Returns the files of a group's output."""
 
     def compare_with_committed(
         self,
@@ -106,22 +109,26 @@ class Engine(Protocol):
         result: GroupResult,
         staged: Sequence[str],
     ) -> Seals:
-        """Holds a group against what is committed of it; returns the seals of what was there before
-        (R70).
+        """Compares a group with its committed windows; returns the seals that were committed
+        before.
+
+        Rules: R70
         """
 
     def seals(self, output: str, windows: WindowRange) -> WindowFacts:
-        """Returns seals of a range, made from the rows that an output's table holds."""
+        """Returns seals of a range, computed from the rows in an output's table."""
 
     def skip(self, states: States, skipped: WindowRange) -> SkipResult:
-        """Returns the states with which to go on after an at-most-once skip, and what they dropped
-        (R14, X3).
+        """Returns the states for the window after an at-most-once skip, and the tuples that were
+        dropped from them.
+
+        Rules: R14, X3
         """
 
     def join_files(self) -> None:
-        """Joins small files of the outputs when all groups are committed; no row is another one
-        after it.
+        """Joins small files of the outputs after all groups are committed. The rows do
+        not change.
         """
 
     def clear_scratch(self) -> None:
-        """Deletes scratch files; what is needed of them has been committed."""
+        """Deletes scratch files, whose content is committed or no longer needed."""

@@ -1,9 +1,11 @@
-"""Streams between two containers: a container reads the staged output of another one (X53, O106).
+"""Streams between two containers: a container reads the staged output of another one.
 
-The reader uses the rows of the newest sealed attempt of each window (R6, R42, R52). Its plan has
-pinned the digest of their seals, so every attempt reads the same tuples, even if the writer has
-computed windows again that its tables had lost. Columns, rows and order are the same as between two
-operators of one container: the offsets of staged rows are the order of emission (O39).
+The reader uses the rows of the newest sealed attempt of each window. Its plan has pinned the digest
+of their seals, so every attempt reads the same tuples, even if the writer has computed windows
+again that its tables had lost. Columns, rows and order are the same as between two operators of one
+container: the offsets of staged rows are the order of emission.
+
+Rules: O39, O106, R6, R42, R52, X53
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ class CutStream:
     """A port of another container, with the tuples that the plan has pinned.
 
     Args:
+        spark: the session.
         source: the port.
         app: the part of the application that reads it.
         plan: the plan of the reader.
@@ -60,7 +63,7 @@ class CutStream:
         plan: Plan,
         state: Location,
     ) -> None:
-        entry = next(one for one in plan.inputs if one.stream == str(source))
+        entry = next(planned for planned in plan.inputs if planned.stream == str(source))
         assert app.whole is not None, "only a part reads ports of other containers"
         node = app.whole.nodes[str(source.operator)]
         port = node.output_ports()[source.port]
@@ -80,7 +83,7 @@ class CutStream:
 
     @cached_property
     def files(self) -> InputFiles:
-        """Its files, with the checksums that the commits of the writer have noted."""
+        """Its files, with the checksums that the writer's commits have recorded."""
         noted = {}
         for file in with_noted(self._table, self._table.files()):
             if file.checksum:
@@ -93,7 +96,7 @@ class CutStream:
             checksums=plan.verify_inputs,
             noted=noted,
             origin=f' Container "{self._writer}" has staged it for container "{plan.container}".',
-            hint="Put the file back from a copy and resume: rewindow replay --resume "
+            hint="Restore the file from a backup and resume: rewindow replay --resume "
             f"{whole}; or abandon the replay and plan the range again: {plan.command}",
         )
 
@@ -131,12 +134,12 @@ class CutStream:
             sql = f"""select window_id, count(*) as tuples from (
                 {seen_rows("o_rows", self._port, columns="o.window_id")})
                 where window_id between {windows.first} and {windows.last} group by window_id"""
-            found = query(
+            counts = query(
                 sql,
                 o_rows=self._table,
                 facts=self._facts,
             )
-            check_input_counts(self._name, WindowFacts.of(self._without_lost(found)), sealed)
+            check_input_counts(self._name, WindowFacts.of(self._without_lost(counts)), sealed)
         return sealed
 
     @property
@@ -147,8 +150,8 @@ class CutStream:
         return self._without_lost(staged_seals(self._facts, self._port, windows))
 
     def _without_lost(self, rows: pa.Table) -> pa.Table:
-        """Returns rows of the windows that the writer has. A window that all inputs of the writer
-        lack is lost for its readers, even if the writer has emitted tuples in it.
+        """Returns the rows of windows that the writer has. A window that is missing from all inputs
+        of the writer is lost for its readers, even if the writer has emitted tuples in it.
         """
         return rows.filter(pc.invert(pc.is_in(rows["window_id"], self._lost)))
 
@@ -175,6 +178,6 @@ def check_seals(
             f'container "{entry.container}" has computed windows of {entry.stream} again, and they '
             f'differ from those that container "{plan.container}" has read',
             detail="An operator of it is not deterministic. Nothing was computed from them.",
-            hint=f"Plan the range again: {plan.command}; rewindow check-determinism "
-            f"{plan.application} looks for the operator.",
+            hint=f"Plan the range again: {plan.command}. To find the operator: rewindow "
+            f"check-determinism {plan.application}",
         )

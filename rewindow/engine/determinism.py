@@ -1,5 +1,7 @@
-"""Windows computed again, held against what is committed: a second version never passes silently
-(R70, R85, R87).
+"""Compares windows that were computed again with the committed ones, so that a different result is
+always reported.
+
+Rules: R70, R85, R87
 """
 
 from __future__ import annotations
@@ -22,20 +24,20 @@ if TYPE_CHECKING:
 
 SAMPLE_ROWS = 3
 ROWS_AT_ONCE = 100_000
-"""Rows that are compared one by one at a time, since they are Python objects."""
+"""Number of rows that are compared one by one at a time. The limit bounds memory, since each is a
+Python object."""
 
 
 @dataclass(frozen=True)
 class RecomputedOutput:
-    """Windows of an output that were committed before, with their digests now.
+    """Windows of an output that were committed before, with their current digests.
 
     Attributes:
         committed: its seals.
-        recomputed: its digests now, of the same windows.
-        rows: returns two frames of the output's rows of some windows: as committed, and as computed
+        recomputed: its current digests, for the same windows.
+        rows: returns two frames with the output's rows of some windows: committed, and computed
             now.
-        tolerance: floats are equal when |a - b| <= tolerance * max(1, |a|, |b|), as in a
-            certificate.
+        tolerance: floats are equal if |a - b| <= tolerance * max(1, |a|, |b|), as in a certificate.
     """
 
     name: str
@@ -46,15 +48,16 @@ class RecomputedOutput:
 
 
 def check_recomputed(replay_id: str, outputs: Iterable[RecomputedOutput]) -> None:
-    """Compares windows computed again with what is committed.
+    """Compares windows that were computed again with the committed ones.
 
     Args:
         replay_id: the replay, for the hint.
-        outputs: in topological order: the first difference is that of the lowest window, there of
+        outputs: in topological order. The reported difference is in the lowest window, and there in
             the first output.
 
     Raises:
-        NotDeterministicError: names window and output, with both digests and some rows.
+        NotDeterministicError: a window differs; the message has window and output, both digests and
+            some rows.
     """
     known = list(outputs)
     differing = []
@@ -66,26 +69,25 @@ def check_recomputed(replay_id: str, outputs: Iterable[RecomputedOutput]) -> Non
         return
     window, place = min(differing)
     output = known[place]
-    found = np.array([window])
+    ids = np.array([window])
     committed, now = (
-        side.reindex(found).rows.to_pylist()[0] for side in (output.committed, output.recomputed)
+        side.reindex(ids).rows.to_pylist()[0] for side in (output.committed, output.recomputed)
     )
-    rows = "; ".join(_sample(*output.rows(found)))
+    rows = "; ".join(_sample(*output.rows(ids)))
     raise NotDeterministicError(
         f'output "{output.name}" of window {window} differs when computed again',
         detail=f"Committed: {committed['tuples']} tuples, {committed['digest']}; now "
         f"{now['tuples']}, "
         f"{now['digest']}. {rows}.",
-        hint="Look for wall clock, random numbers or order in its operators, or declare a "
-        "tolerance "
-        "of the output if only floats differ; then abandon the replay: rewindow abandon "
-        f"{whole_replay(replay_id)}",
+        hint="Check its operators for clocks, random numbers or a dependence on row order, or "
+        "declare a tolerance of the output if only floats differ. Then abandon the replay: "
+        f"rewindow abandon {whole_replay(replay_id)}",
     )
 
 
 def _first_differing(output: RecomputedOutput) -> int | None:
-    """Returns the first window that differs; rows are read only where floats alone differ, so many
-    at a time.
+    """Returns the first window that differs, None if none does. Rows are only read if the float
+    digests alone differ.
     """
     exact = output.recomputed.diff(output.committed, "tuples", "digest")
     floats = np.setdiff1d(
@@ -108,9 +110,7 @@ def _first_differing(output: RecomputedOutput) -> int | None:
 
 
 def _beyond_tolerance(committed: DataFrame, now: DataFrame, tolerance: float) -> list[int]:
-    """Returns the windows in which rows that are equal but for their floats do not lie close to
-    each other.
-    """
+    """Returns the windows in which floats differ by more than the tolerance."""
     left, right = map(_by_window, (committed, now))
     windows = left.keys() | right.keys()
     return [
@@ -121,21 +121,21 @@ def _beyond_tolerance(committed: DataFrame, now: DataFrame, tolerance: float) ->
 
 
 def _by_window(frame: DataFrame) -> dict[int, list[Any]]:
-    found: dict[int, list[Any]] = {}
+    by_window: dict[int, list[Any]] = {}
     for row in frame.toArrow().to_pylist():
         values = [in_one_order(row[name]) for name in sorted(row) if name not in NOT_DIGESTED]
-        found.setdefault(row["window_id"], []).append(values)
-    return {window: sorted(rows, key=sort_key) for window, rows in found.items()}
+        by_window.setdefault(row["window_id"], []).append(values)
+    return {window: sorted(rows, key=sort_key) for window, rows in by_window.items()}
 
 
 def _sample(committed: DataFrame, now: DataFrame) -> list[str]:
-    """Returns, in words, some rows that only one side has."""
-    there, here = (Counter(map(_text, frame.toArrow().to_pylist())) for frame in (committed, now))
-    found = []
-    for words, mine, others in (("Only committed", there, here), ("Only now", here, there)):
+    """Returns some rows that only one side has, as text."""
+    before, after = (Counter(map(_text, frame.toArrow().to_pylist())) for frame in (committed, now))
+    samples = []
+    for words, mine, others in (("Only committed", before, after), ("Only now", after, before)):
         rows = sorted((mine - others).elements())[:SAMPLE_ROWS]
-        found += [f"{words}: {', '.join(rows)}"] if rows else []
-    return found
+        samples += [f"{words}: {', '.join(rows)}"] if rows else []
+    return samples
 
 
 def _text(row: Mapping[str, Any]) -> str:

@@ -1,5 +1,5 @@
-"""Error tuples as an operator emits them, made into the rows of an error table
-(docs/rules/decisions.md X14).
+"""Converts error tuples that an operator emits to rows of an error table (docs/rules/decisions.md
+X14).
 """
 
 from __future__ import annotations
@@ -25,31 +25,35 @@ def as_errors(
     replay_id: str,
     epoch: int,
 ) -> DataFrame:
-    """Returns `window_id`, the port's columns, and those of every error table; what the operator
-    did not give is null. The order of emission stays, where the frame has it.
+    """Returns `window_id`, the port's columns, and the columns of every error table; columns that
+    the operator did not set are null.
+
+    The column with the order of emission is kept if the frame has it.
 
     Args:
-        frame: what the operator emits on the port; it may have the columns of `GIVEN`.
+        frame: the rows that the operator emits on the port; it may have the columns of `GIVEN`.
         port: the port's schema.
-        what: the port, for messages.
+        what: description of the port for messages.
+        replay_id: the replay, stored with each row.
+        epoch: the attempt, stored with each row.
 
     Raises:
         InputError: a column is absent or has another type.
     """
-    nothing = dict.fromkeys(excluding(GIVEN.names, frame.columns), F.lit(None).cast("string"))
+    unset = dict.fromkeys(excluding(GIVEN.names, frame.columns), F.lit(None).cast("string"))
     rows = conform(
-        frame.withColumns(nothing) if nothing else frame,
+        frame.withColumns(unset) if unset else frame,
         pa.schema([*port, *GIVEN]),
         what,
         more=[ORDER],
     )
-    told = {
+    origin = {
         "_rw_replay": F.lit(replay_id),
         "_rw_window": F.col("window_id"),
         "_rw_attempt": F.lit(epoch).cast("bigint"),
         REASON: F.coalesce(REASON, F.lit(EMITTED)),
     }
-    return rows.withColumns(told).select(
+    return rows.withColumns(origin).select(
         "window_id",
         *map(quoted_column, error_columns(port).names),
         *{ORDER}.intersection(rows.columns),
@@ -57,10 +61,10 @@ def as_errors(
 
 
 def check_stored_reasons(folder: Location, port: str) -> None:
-    """Refuses error tuples by their reason, see `check_reasons`.
+    """Checks the reasons of written error tuples, see `check_reasons`.
 
     Raises:
-        InputError: names the reason.
+        InputError: a reason is invalid; the message has it.
     """
     reasons = pq.read_table(folder.uri, columns=[REASON], partitioning=None)[REASON]
     check_reasons(pc.unique(reasons).to_pylist(), port)

@@ -1,5 +1,5 @@
-"""Failing tuples: finds the tuples at which operators fail, and computes their commit group without
-them (R93).
+"""Failing tuples: finds the tuples for which operators fail, and computes their commit group
+without them.
 
 Rewindow finds all failing tuples of a group before it commits any table of the group. The tables of
 failing tuples are committed with the outputs, by the same protocol. A tuple is identified by its
@@ -7,9 +7,11 @@ window and its recorded offset, or by a hash of its columns if another operator 
 are the same in every attempt. An attempt that computes a window again leaves out the tuples that an
 earlier attempt has stored in these tables, and finds the others again in the same order.
 
-A tuple operator reports the tuples at which `process` fails. After any other failure, the tuple is
+A tuple operator reports the tuples for which `process` fails. After any other failure, the tuple is
 unknown. Then the group is computed with a part of the container's input tuples, until the search
 has found the first tuple that makes the computation fail.
+
+Rules: R93
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ from rewindow.tuple_engine.frames import EMITTED, tuple_key
 from rewindow.windows import WindowRange
 
 JOBS_MAX = 40
-"""Largest number of computations of a group to find the failing tuples of one window."""
+"""Most computations of a group to find the failing tuples of one window."""
 _WINDOW = "window_id"
 _OFFSET = "offset"
 _IDENTITY = [_WINDOW, TUPLE_KEY]
@@ -155,11 +157,11 @@ class FailingTuples:
             try:
                 return run(staged)
             except TuplesFailed as failed:
-                found: dict[str, list[Found]] = {}
+                by_port: dict[str, list[Found]] = {}
                 for port, *identified in sorted(failed.tuples):
-                    found.setdefault(port, []).append(identified)
+                    by_port.setdefault(port, []).append(identified)
                 self._spend(min(map(attrgetter("window"), failed.tuples)), failed)
-                for port, tuples in found.items():
+                for port, tuples in by_port.items():
                     handle = failed_handle(failed.operator, port)
                     self._add(
                         handle,
@@ -176,8 +178,8 @@ class FailingTuples:
         self._jobs = self._jobs + 1 if window == self._at else 1
         self._at = window
         if self._jobs > JOBS_MAX:
-            detail = f"The tuples of window {window} at which it fails were not all found: the "
-            detail += f"group was computed {JOBS_MAX} times. Nothing of it was committed."
+            detail = f"The failing tuples of window {window} were not all found: the "
+            detail += f"group was computed {JOBS_MAX} times. The group was not committed."
             raise RewindowError(
                 str(error).partition("\n")[0],
                 detail=detail,
@@ -185,7 +187,7 @@ class FailingTuples:
             )
         # A search commits nothing for a long time; its lines show that the attempt is not stuck.
         self._report(
-            f"window {window} is searched for failing tuples: its commit group is computed again, "
+            f"searching window {window} for failing tuples: its commit group is computed again, "
             f"{self._jobs} of at most {JOBS_MAX} times"
         )
 
@@ -198,8 +200,16 @@ class FailingTuples:
     ) -> int:
         """Finds the first input tuple of the container with which the group cannot be computed.
 
+        It is a binary search in two steps, first over windows and then over the tuples of the
+        window that was found, in an order that is the same in every attempt. Each step computes the
+        group with all tuples up to the middle: if that fails, the tuple is in the first half,
+        otherwise in the second half.
+
         Args:
+            windows: the windows of the group.
+            run: computes the group.
             passed: a window up to which the group can be computed, None if none is known.
+            error: the failure of the whole group.
 
         Returns:
             The window before the window of that tuple.
@@ -279,7 +289,9 @@ class FailingTuples:
         return None
 
     def _rows_of(self, window: int) -> dict[PortHandle, pa.Table]:
-        """Returns the input tuples of a window by source, in an order that is always the same."""
+        """Returns the input tuples of a window by source, in an order that is the same in every
+        attempt.
+        """
         parts = {}
         for source in sorted(self._sources, key=str):
             frame = self._sources[source]
@@ -323,7 +335,7 @@ class FailingTuples:
         not known yet.
 
         Raises:
-            InputError: a window has more of them than are allowed.
+            InputError: a window has more failing tuples than allowed.
         """
         columns = map(pa.array, zip(*found, strict=True))
         wanted = pa.table(list(columns), names=[*_IDENTITY, DETAIL])
@@ -348,9 +360,9 @@ class FailingTuples:
         check_error_counts(self._planned.plan, {str(handle): counted})
         window = rows[_WINDOW][0].as_py()
         is_staged = window >= self._planned.plan.first
-        place = f"put into {handle}" if is_staged else "left out of the warm-up"
+        place = f"stored in {handle}" if is_staged else "left out of the warm-up"
         self._report(
-            f'operator "{node.name}" fails at {quantity(rows.num_rows, "tuple")}, {place}; the '
+            f'operator "{node.name}" fails for {quantity(rows.num_rows, "tuple")}, {place}; the '
             f"first is in window {window}, {rows[POSITION][0]} ({rows[DETAIL][0]})"
         )
         return True
@@ -362,7 +374,7 @@ class FailingTuples:
         table = Table.open(self._planned.root / str(handle))
         if not any(file.rows for file in table.files()):
             return schema.empty_table()
-        # Attempts that have computed a window again have put the same tuples into it.
+        # Several attempts may have stored the same tuples of a window.
         newest = "select *, max(attempt) over (partition by window_id) as newest from t"
         rows = query(f"select * from ({newest}) where attempt = newest", t=table)
         keys = [int(text.rpartition(" ")[2]) for text in rows[POSITION].to_pylist()]

@@ -1,5 +1,5 @@
-"""One commit group: every operator of the application over its windows, each result computed
-once.
+"""Computes one commit group: runs every operator of the application over its windows, and computes
+each result once.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ from rewindow.tuple_engine.frames import EMITTED, emitted_frames, states_after
 from rewindow.windows import Grid, WindowRange
 
 SMALL_TUPLES = 200_000
-"""Up to here a group is computed in one task an output, as several tasks cost more than they save,
-and without code for whole stages: it holds the group's bounds as constants, so each group would
-compile all of it anew."""
+"""Groups up to this number of tuples are computed in one task per output, because more tasks cost
+more than they save, and without whole-stage code generation: generated code contains the group's
+bounds as constants, so it would be compiled again for each group."""
 SORTED_GROUP_BYTES = 4 << 20
-"""Size of the row groups of a file with sorted rows: small, so that a reader has some to pass
-over."""
+"""Size of the row groups of a file with sorted rows. It is small, so that a reader can skip most of
+them."""
 _ATTEMPTS = ("window_id", "attempt")
 _DIGESTS_AND_MEASURES = pa.schema([*DIGESTS_SCHEMA, ("measures", MEASURES)])
 
@@ -75,11 +75,14 @@ class GroupRunner:
     """Computes groups of windows for one attempt.
 
     Args:
+        spark: the session.
         planned: the replay, its application and tables, and the attempt's epoch.
-        inputs: gives the tuples of a recorded stream, or of a port of another container.
-        next_steps: what to do when an operator's code fails.
-        asked: by output, the measures that are taken with the digests.
-        say: called with lines for people.
+        inputs: source to a function that reads the tuples of a recorded stream, or of a port of
+            another container.
+        states: loads and saves states.
+        next_steps: hint for an error in an operator's code.
+        asked: output name to the measures that are computed with the digests.
+        say: called with lines of progress for users.
     """
 
     def __init__(
@@ -128,11 +131,11 @@ class GroupRunner:
 
         Args:
             context: the group's windows, and the mode.
-            mark: mark at the group's end; names the folders.
+            mark: mark at the group's end; part of the folder names.
             states: state of every stateful operator before the group.
-            staged: outputs whose files are written into their staged table's folder; others go to
-                scratch.
-            tuples: tuples of all inputs in the group.
+            staged: outputs whose files are written to the folder of their staged table; others are
+                written to scratch.
+            tuples: number of tuples of all inputs in the group.
         """
         self._tuples = tuples
         self._is_small = tuples <= SMALL_TUPLES
@@ -151,7 +154,10 @@ class GroupRunner:
         staged: set[str],
         result: GroupResult,
     ) -> None:
-        """Writes the tables of failing tuples, as parts of the group (R93)."""
+        """Writes the tables of failing tuples, as parts of the group.
+
+        Rules: R93
+        """
         replay_id = whole_replay(self._root.name)
         written = {}
         for handle, columns in self._app.failing.items():
@@ -189,8 +195,8 @@ class GroupRunner:
             initializer=context_of_jobs.setLocalProperty,
             initargs=(JOB_GROUP, context_of_jobs.getLocalProperty(JOB_GROUP)),
         ) as pool:
-            # Units of a level do not feed each other. Spark runs jobs of several threads at once,
-            # so small operators share the cores.
+            # Units of a level do not feed each other, so they run in parallel threads. Spark then
+            # runs their jobs at the same time, and small operators share the cores.
             for level in levels(self._shared.units):
                 jobs = []
                 for unit in level:
@@ -228,10 +234,10 @@ class GroupRunner:
         return result
 
     def digest(self, outputs: Mapping[str, DataFrame], windows: WindowRange) -> Digests:
-        """Returns counts and digests of every window of a range, also without a tuple, of several
+        """Returns counts and digests of every window of a range, including empty ones, for several
         outputs in one job.
 
-        The same job takes their measures, which windows without a tuple do not have.
+        The same job computes their measures; windows without a tuple have none.
 
         Raises:
             InputError: an output has tuples of another window.
@@ -239,22 +245,22 @@ class GroupRunner:
         if not outputs:
             return {}
         rows = self._digested(outputs)
-        found = {}
+        digests = {}
         for name in outputs:
             some = WindowFacts.of(rows.filter(pc.equal(rows["port"], name)), _DIGESTS_AND_MEASURES)
             _check_inside(name, some, windows)
             digest, float_digest = self._empty(name)
-            found[name] = some.reindex(
+            digests[name] = some.reindex(
                 ids_of(windows),
                 tuples=0,
                 digest=digest,
                 float_digest=float_digest,
             )
-        return found
+        return digests
 
     def _digested(self, outputs: Mapping[str, DataFrame]) -> pa.Table:
-        """Returns digests and measures. A measure on which Spark fails ends no replay: the gate
-        will take them all.
+        """Returns digests and measures. If Spark fails to compute a measure, the replay continues
+        without measures, and the gate computes them later.
         """
         try:
             parts = [self._digests_of(name, frame) for name, frame in outputs.items()]
@@ -264,16 +270,16 @@ class GroupRunner:
                 raise
             self._asked = NO_MEASURES
             self._aggregates.clear()
-            found = self._digested(outputs)
+            digests = self._digested(outputs)
             self._say(
-                "measures are left to the gate from here on, since Spark fails on one: "
+                "from now on the gate computes the measures, since Spark fails to compute one: "
                 f"{as_rewindow_error(error).primary}"
             )
-            return found
+            return digests
 
     def _digests_of(self, output: str, frame: DataFrame) -> DataFrame:
-        """Returns an output's digests per window; building the expressions takes longer than to use
-        them.
+        """Returns an output's digests per window. The expressions are cached, because building them
+        takes longer than evaluating them.
         """
         if output not in self._aggregates:
             schema = spark_schema(self._schema(output))
@@ -290,7 +296,7 @@ class GroupRunner:
 
     def _in_one_task(self, frame: DataFrame) -> DataFrame:
         """Returns a small frame as one partition: without exchanges Spark needs one job instead of
-        one a stage.
+        one per stage.
         """
         return frame.coalesce(1) if self._is_small else frame
 
@@ -299,17 +305,15 @@ class GroupRunner:
         return empty_digests(spark_schema(self._schema(output)))
 
     def read_back(self, output: str, folder: Location) -> DataFrame:
-        """Returns an output's windows and event columns as its files hold them: nobody here sees
-        where a row lies.
+        """Returns an output's windows and event columns from its files, without bookkeeping
+        columns.
         """
         return self._in_one_task(
             read_files(self._spark, folder, _with_windows(self._schema(output)))
         )
 
     def committed(self, output: str, windows: WindowRange) -> DataFrame:
-        """Returns what a staged table already holds of a range: window, attempt and event
-        columns.
-        """
+        """Returns the rows of a range in a staged table: window, attempt and event columns."""
         events = map(quoted_column, self._schema(output).names)
         return read_windows(self._spark, Table.open(self._root / output), windows).select(
             *_ATTEMPTS,
@@ -317,8 +321,10 @@ class GroupRunner:
         )
 
     def skip(self, states: Mapping[str, OperatorState], skipped: WindowRange) -> SkipResult:
-        """Returns the states with which to go on after an at-most-once skip, and what they lack
-        then (R14, H58, X3).
+        """Returns the states for the window after an at-most-once skip, and the tuples that were
+        dropped from them.
+
+        Rules: H58, R14, X3
         """
         result = SkipResult()
         for node in self._order:
@@ -344,7 +350,7 @@ class GroupRunner:
         return result
 
     def _emitted(self, node: Node, windows: WindowRange) -> dict[str, DataFrame]:
-        """Returns what the outputs of an operator hold of a range, by port."""
+        """Returns the rows of a range in the outputs of an operator, by port."""
         return {
             handle.port: self.committed(output.name, windows).drop("attempt")
             for handle, output in self._outputs.items()
@@ -352,7 +358,7 @@ class GroupRunner:
         }
 
     def clear_scratch(self) -> None:
-        """Deletes the scratch files; what is needed of them has been committed."""
+        """Deletes the scratch files, whose content is committed or no longer needed."""
         (self._root / "scratch").delete_tree()
 
     def _run_unit(
@@ -363,16 +369,17 @@ class GroupRunner:
         context: OperatorContext,
         *more: Any,
     ) -> Frames:
-        """Runs an operator, or the operators of a cycle or a chain, which are computed in one pass
-        (X40, O97).
+        """Runs an operator, or the operators of a cycle or a chain, which are computed in one pass.
+
+        Rules: O97, X40
         """
         if shared := self._shared.of(unit[0]):
             with explained(unit, context.windows, shared.title, hint=self._next_steps):
                 self._shared.run(unit, frames, states, context, self._cache)
-        found: Frames = {}
+        emitted: Frames = {}
         for node in unit:
-            found |= self._run_node(node, frames | found, states, context, *more)
-        return found
+            emitted |= self._run_node(node, frames | emitted, states, context, *more)
+        return emitted
 
     def _run_node(
         self,
@@ -384,6 +391,10 @@ class GroupRunner:
         staged: set[str],
         result: GroupResult,
     ) -> dict[PortHandle, DataFrame]:
+        """Runs an operator and returns the frames of its output ports that are read. A port that
+        nothing reads is counted; a port that is used several times, or stored, is written to files,
+        and its frame reads them.
+        """
         inputs = self._shared.inputs_of(node, frames)
         with explained([node], context.windows, "transform", hint=self._next_steps):
             by_port = self._transform(
@@ -392,7 +403,7 @@ class GroupRunner:
                 states.get(node.name),
                 context=self._context_of(node, context),
             )
-        found: Frames = {}
+        emitted: Frames = {}
         for port, frame in by_port.items():
             handle = node[port]
             if handle in self._counted:
@@ -405,7 +416,7 @@ class GroupRunner:
                     result.dropped[str(handle)] = self._count(handle, frame)
                 continue
             if handle not in self._materialised:
-                found[handle] = frame
+                emitted[handle] = frame
                 continue
             with explained(
                 self._computed_with(node),
@@ -413,7 +424,7 @@ class GroupRunner:
                 f'output port "{port}"',
                 hint=self._next_steps,
             ):
-                found[handle] = self._materialise(
+                emitted[handle] = self._materialise(
                     handle,
                     frame,
                     mark,
@@ -421,7 +432,7 @@ class GroupRunner:
                     result=result,
                     grid=context.grid,
                 )
-        return found
+        return emitted
 
     def _transform(
         self,
@@ -433,17 +444,19 @@ class GroupRunner:
         """Returns the frames of an operator's output ports by name."""
         operator = node.operator
         if isinstance(operator, TupleOperator):
-            found = emitted_frames(operator, inputs, state, context=context)
+            frames = emitted_frames(operator, inputs, state, context=context)
             for port, declared in operator.output_ports().items():
                 if declared.control:
-                    # Each key range may emit the same control tuple: equal ones are one (O133).
-                    found[port] = found[port].drop(EMITTED).distinct()
-            return found
+                    # Several key ranges may emit the same control tuple; it is kept once (O133).
+                    frames[port] = frames[port].drop(EMITTED).distinct()
+            return frames
         return frames_of(node, operator.transform(inputs, state, context))
 
     def _count(self, handle: PortHandle, frame: DataFrame) -> WindowFacts:
-        """Returns the tuples by window of a port whose tuples nobody reads, the operator's state
-        neither (O16).
+        """Returns the number of tuples per window of a port that neither an operator nor its own
+        state reads.
+
+        Rules: O16
         """
         schema = self._app.nodes[str(handle.operator)].operator.output_ports()[handle.port].schema
         counts = (
@@ -454,16 +467,18 @@ class GroupRunner:
         return WindowFacts.of(to_arrow(counts, COUNTS_SCHEMA, f'tuples of output port "{handle}"'))
 
     def _computed_with(self, node: Node) -> list[Node]:
-        """Returns an operator, and those before it whose frames are computed only when it is."""
-        found = [node]
-        for one in found:
+        """Returns an operator, and the upstream operators whose frames are computed in the same
+        Spark job. An error may come from any of them.
+        """
+        together = [node]
+        for member in together:
             more = []
-            for end in excluding(one.feeds.values(), self._materialised):
+            for end in excluding(member.feeds.values(), self._materialised):
                 feeding = self._app.nodes.get(str(end.operator))
-                if feeding and feeding not in found:
+                if feeding and feeding not in together:
                     more.append(feeding)
-            found += more
-        return found
+            together += more
+        return together
 
     def _materialise(
         self,
@@ -474,11 +489,14 @@ class GroupRunner:
         result: GroupResult,
         grid: Grid,
     ) -> DataFrame:
-        """Writes a port's tuples once; everything after this reads the files, never the plan again.
+        """Writes a port's tuples once; all later steps read the files instead of evaluating the
+        plan again.
 
-        The tuples of an error port go into its own table first, and from there to whoever reads the
-        port (O69). Where tasks have written the tuples, their files are read, since these have the
-        order of emission (O39).
+        The tuples of an error port are written to its error table, and readers of the port read
+        them from there. If tasks of a tuple operator have written the tuples themselves, their
+        files are used, because these have the order of emission.
+
+        Rules: O39, O69
         """
         schema = self._app.nodes[str(handle.operator)].operator.output_ports()[handle.port].schema
         what = f'output port "{handle}"'
@@ -534,11 +552,12 @@ class GroupRunner:
         grid: Grid,
         row_group_bytes: int | None = None,
     ) -> Location:
-        """Writes tuples with our own columns, into the folder of their table if it is staged, else
-        to scratch.
+        """Writes tuples with bookkeeping columns, to the folder of their table if it is staged,
+        otherwise to scratch.
 
-        The offset is the place of writing, task and row in it: unique in a window, which one job
-        writes, and free, where an order or a number in each window would cost a sort.
+        The offset is the position of writing: the task, and the row within the task. It is unique
+        in a window, because one job writes a window, and needs no sort, unlike a consecutive number
+        per window.
         """
         folder = self._folder(name, mark, staged)
         own = {
@@ -550,7 +569,7 @@ class GroupRunner:
             "arrived_at": window_start(grid),
         }
         events = excluding(rows.columns, {"window_id", EMITTED})
-        placed = [made.alias(column) for column, made in own.items() if column not in events]
+        placed = [value.alias(column) for column, value in own.items() if column not in events]
         write_files(rows.select(*placed, *map(quoted_column, events)), folder, row_group_bytes)
         return folder
 
@@ -607,15 +626,15 @@ class GroupRunner:
         return self._app.columns(self._staged[output])
 
 
-def _check_inside(output: str, found: WindowFacts, windows: WindowRange) -> None:
+def _check_inside(output: str, emitted: WindowFacts, windows: WindowRange) -> None:
     # Rules: W17
-    ids = found.ids
+    ids = emitted.ids
     outside = ids[(ids < windows.first) | (ids > windows.last)]
     if len(outside):
         raise InputError(
             f'output "{output}" emitted tuples of window {outside[0]}, which is not in its group '
             f"{windows}",
-            hint="A tuple belongs to the window in which it was made.",
+            hint="Emit each tuple in the window that it was computed in.",
         )
 
 

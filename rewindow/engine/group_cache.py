@@ -1,10 +1,10 @@
-"""What is computed once in a group: frames, and passes whose tasks write what they emit themselves
-(decision 0013).
+"""Caches results that are computed once per group: frames, and passes whose tasks write their
+emitted tuples to files themselves (decision 0013).
 
-A task writes a Parquet file for each part, since a row that Python hands to Spark, for Spark to
-write it, is converted twice. The file has the columns of a staged output, which takes it over as it
-is. A task that is repeated writes other files; those that no row names are strays, stay in scratch
-and go with it.
+A task writes a Parquet file per part, because a row that Python passes to Spark for writing is
+converted twice. The file has the columns of a staged output, so that it can become part of the
+output unchanged. If a task is repeated, it writes other files. Files that no returned row names are
+left over and deleted with the scratch folder.
 """
 
 from __future__ import annotations
@@ -38,22 +38,24 @@ from rewindow.windows import Grid
 _OFFSET = "offset"
 _BYTES = 32 << 20
 _TASK_BITS = 33
-"""As Spark's own numbers of rows: the task above, the row in it below."""
+"""Position of the task in a row number: the task is in the upper bits and the row in the lower
+ones, as in Spark's monotonically_increasing_id."""
 
 
 class Written(NamedTuple):
-    """The files of one part, and the frame that reads them."""
+    """The folder with the files of one part, and the frame that reads them."""
 
     folder: Location
     frame: DataFrame
 
 
 class GroupCache:
-    """Computes once in a group what an operator asks for by a name, into files that everybody
-    reads.
+    """Computes a frame or a pass once per group, and writes it to files that all callers read.
 
     Args:
+        spark: the session.
         root: folder of the replay.
+        epoch: the attempt.
         arrange: applied to each frame that reads files.
     """
 
@@ -74,14 +76,14 @@ class GroupCache:
         self.emitted: dict[str, int] = {}
 
     def clear(self) -> None:
-        """Forgets the group before."""
+        """Removes the results of the previous group."""
         self._frames.clear()
         self._passes.clear()
         self.partitions.clear()
         self.emitted.clear()
 
     def context(self, operator: str, context: OperatorContext) -> OperatorContext:
-        """Returns the context of an operator with `once` and `parts` of this group."""
+        """Returns the context of an operator with `materialize` and `parts` for this group."""
 
         def materialize(name: str, make: Callable[[], DataFrame]) -> DataFrame:
             place = f"{operator}+{name}"
@@ -110,8 +112,8 @@ class GroupCache:
         make: Callable[[PartSink], DataFrame],
         context: OperatorContext,
     ) -> None:
-        """Runs the one pass of several operators, whose parts are called `OPERATOR/PART`; each then
-        has its own.
+        """Runs the single pass of several operators, whose parts are named `OPERATOR/PART`, and
+        stores the parts of each.
         """
         written = self._run(
             operators[0],
@@ -130,8 +132,8 @@ class GroupCache:
             self._passes[operator][part] = frame
 
     def files_of(self, operator: str, part: str, frame: DataFrame) -> Location | None:
-        """Returns the folder whose rows a frame is, if tasks wrote them and nothing was done to the
-        frame since.
+        """Returns the folder whose rows a frame contains, if tasks wrote them and the frame was not
+        changed since; otherwise None.
         """
         written = self._passes.get(operator, {}).get(part)
         return written.folder if written is not None and written.frame is frame else None
@@ -161,21 +163,21 @@ class GroupCache:
             row["rows"] for row in named if row["part"].rpartition("/")[2] != STATE
         )
         _check_files(tasks, named)
-        found = {}
-        for place, (part, schema) in enumerate(schemas.items()):
-            of_part = folder / str(place)
+        by_part = {}
+        for number, (part, schema) in enumerate(schemas.items()):
+            of_part = folder / str(number)
             of_part.make_folder()
             for row in named:
                 if row["part"] == part:
                     (tasks / row["file"]).move_to(of_part / row["file"])
             if not any(of_part.entries("*.parquet")):
                 pq.write_table(columns[part].empty_table(), (of_part / "part-none.parquet").uri)
-            found[part] = Written(of_part, self.read(of_part, schema))
-        return found
+            by_part[part] = Written(of_part, self.read(of_part, schema))
+        return by_part
 
     def read(self, folder: Location, events: pa.Schema) -> DataFrame:
-        """Returns the rows of a part with `EMITTED`, unless its columns take the place of the
-        offset.
+        """Returns the rows of a part with the column `EMITTED`, unless it has an event column named
+        `offset`.
         """
         has_offset = _OFFSET not in events.names
         rows = pa.schema([("window_id", pa.int64()), *events])
@@ -186,7 +188,7 @@ class GroupCache:
 
 
 def _check_files(folder: Location, named: Sequence[Mapping[str, Any]]) -> None:
-    """Compares the files that tasks have named with what the driver finds of them.
+    """Compares the row counts that tasks have reported with the files that the driver finds.
 
     Raises:
         RewindowError: a file is missing, or lacks rows.
@@ -202,7 +204,7 @@ def _check_files(folder: Location, named: Sequence[Mapping[str, Any]]) -> None:
 
 
 def take_over(folder: Location, target: Location) -> Location:
-    """Makes the files of a part those of an output's commit group."""
+    """Moves the files of a part to the folder of an output's commit group."""
     target.delete_tree()
     for file in folder.entries("*.parquet"):
         file.move_to(target / file.name)
@@ -210,7 +212,7 @@ def take_over(folder: Location, target: Location) -> Location:
 
 
 def _staged(events: pa.Schema) -> pa.Schema:
-    """Returns the columns of a staged output, as Spark would write them."""
+    """Returns the columns of a staged output, with the types that Spark would write."""
     own = {
         "window_id": pa.int64(),
         "attempt": pa.int64(),
@@ -223,11 +225,11 @@ def _staged(events: pa.Schema) -> pa.Schema:
 
 @dataclass(frozen=True)
 class _TaskFiles:
-    """Writes what one task emits; it goes to Spark's workers.
+    """Writes the emitted tuples of one task; it is sent to Spark's workers.
 
     Attributes:
-        folder: on a file system that all workers reach.
-        columns: of each part, the columns of its files.
+        folder: a folder on a file system that all workers reach.
+        columns: part name to the columns of its files.
     """
 
     folder: str
@@ -236,7 +238,7 @@ class _TaskFiles:
     grid: Grid
 
     def __call__(self, emitted: Iterable[tuple[str, pa.Table]]) -> Iterator[pa.RecordBatch]:
-        """Writes all rows, then names the files."""
+        """Writes all rows, then yields the names of the files."""
         task = TaskContext.get()
         number = task.partitionId() if task else 0
         parts = {part: _PartFile(self, part, number) for part in self.columns}
@@ -252,10 +254,10 @@ class _TaskFiles:
 
 
 class _PartFile:
-    """One file of one task, begun with its first row.
+    """A file of one task for one part, created with its first row.
 
     Attributes:
-        written: the rows in it.
+        written: number of rows in it.
     """
 
     def __init__(self, files: _TaskFiles, part: str, task: int) -> None:
@@ -268,7 +270,7 @@ class _PartFile:
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, rows: pa.Table) -> None:
-        """Takes rows with `window_id` and the columns of the part."""
+        """Adds rows with `window_id` and the columns of the part."""
         self._waiting.append(self._with_own(rows))
         self._rows += rows.num_rows
         self._bytes += rows.nbytes
@@ -276,7 +278,7 @@ class _PartFile:
             self._flush()
 
     def close(self) -> str:
-        """Ends the file and returns its name; empty if it has no row."""
+        """Closes the file and returns its name; empty if it has no row."""
         if self._waiting:
             self._flush()
         if self._writer is None:
@@ -298,7 +300,9 @@ class _PartFile:
         return pa.table(columns, names=self._schema.names).cast(self._schema)
 
     def _offsets(self, rows: pa.Table) -> pa.Array:
-        """Returns the places of rows in the order of emission; foreign rows have those above."""
+        """Returns the offsets of rows in the order of emission. Foreign rows (those with keys of
+        other tasks) get larger offsets.
+        """
         offsets = np.arange(self._row, self._row + rows.num_rows)
         if IS_FOREIGN in rows.column_names:
             offsets += rows[IS_FOREIGN].to_numpy() * FOREIGN_OFFSET
@@ -306,8 +310,8 @@ class _PartFile:
 
     def _flush(self) -> None:
         if self._writer is None:
-            # An executor with its own state folder has no such folder. The driver then misses the
-            # file, and names the executor's host.
+            # The folder does not exist on an executor with a separate state folder, so it is
+            # created. The driver then finds the file missing and reports the executor's host.
             folder = location(self._files.folder)
             folder.make_folder()
             place = (folder / self._name).uri

@@ -1,7 +1,8 @@
-"""Commit of a group: outputs in any order, then facts and with them the seals, the checkpoint last.
+"""Commits a group: outputs in any order, then facts, which contain the seals, and the checkpoint
+last.
 
-Every commit checks the epoch on the snapshot that it commits on (`storage.fence`). Nothing of a
-group can be read before its facts are committed, and no checkpoint is ahead of a table.
+Every commit checks the epoch on the snapshot that it commits on (`storage.fence`). Readers cannot
+see any window of a group before its facts are committed, and no checkpoint is ahead of a table.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GroupEnd:
-    """How a group's commit ended: whether with a checkpoint, and whether the attempt is to stop."""
+    """The result of a group's commit: whether a checkpoint was saved, and whether the attempt
+    stops.
+    """
 
     checkpoint: bool
     stopping: bool
@@ -38,7 +41,12 @@ class GroupCommit:
     """Commits the groups of one attempt.
 
     Args:
-        stop: returns whether the user asked to stop; looked at once in each group.
+        plan: the plan of the replay.
+        app: its application.
+        takeover: the fenced tables.
+        engine: computes the windows.
+        epoch: epoch of the attempt.
+        stop: returns whether the user asked to stop; checked once in each group.
     """
 
     def __init__(
@@ -82,9 +90,9 @@ class GroupCommit:
         """Commits a computed group.
 
         Raises:
-            FencedError: a newer attempt has begun.
-            NotDeterministicError: a window computed again differs from what is committed; nothing
-                was committed.
+            FencedError: a newer attempt has started.
+            NotDeterministicError: a window that was computed again differs from the committed one;
+                nothing was committed.
         """
         mark = self._plan.mark_of(group.last)
         rows = GroupFacts(
@@ -105,8 +113,8 @@ class GroupCommit:
         return GroupEnd(self._checkpoint(group.last, mark, result.states, stopping), stopping)
 
     def _done(self, name: str) -> int:
-        """Mark that a table had when this attempt fenced it; only exactly once leaves out what is
-        there already.
+        """Returns the mark of a table when this attempt fenced it; 0 if the mode writes windows
+        again that the table already has.
         """
         return self._tables[name].done if self._plan.mode.writes_only_missing else 0
 
@@ -135,18 +143,18 @@ class GroupCommit:
             self._tables[FACTS].commit(mark, rows.table())
 
     def _checkpoint(self, window: int, mark: int, states: States, stopping: bool) -> bool:
-        """Commits the checkpoint of all operators if one falls due here: in exactly once after
-        every group (W51).
+        """Commits the checkpoint of all operators if one is due: in exactly once after every group.
 
-        It is one commit, so whole or not at all, and has nothing of an unfinished window (W61,
-        W64).
+        It is a single commit, so it is saved completely or not at all, and never contains a part of
+        a window. A checkpoint is also saved when the user stops the replay, so that no window is
+        repeated or lost from the state.
 
-        So it does where the user stops: nothing is to be repeated or lost to the state for that.
+        Rules: W51, W61, W64
         """
         ends = stopping or window == self._plan.last
         due = self._plan.mode.saves_every_group or self._schedule.is_due(window) or ends
         if due:
-            # Once a window and attempt (W52): where the range ends at a mark, too.
+            # Saved once per window and attempt, even if the range ends where one is due (W52).
             rows = stored.encode(window, mark, states, versions=self._versions, made=self._made)
             self._checkpoints.commit(max(mark, self._checkpoints.done), rows)
         return due

@@ -1,4 +1,4 @@
-"""The replay job: from the plan in the ledger to one attempt of it."""
+"""The replay job: runs one attempt of a planned replay in its own process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def replay(replay_id: str, epoch: int) -> dict[str, Any]:
-    """Runs one attempt of a planned replay and returns what its outcome file says.
+    """Runs one attempt of a planned replay and returns the content of its outcome file.
 
     Raises:
         RewindowError: see Attempt.run.
@@ -69,17 +69,18 @@ def replay(replay_id: str, epoch: int) -> dict[str, Any]:
 
 
 def _close_index(ledger: Ledger, replay_id: str, facts: Location) -> None:
-    """Rebuilds the index of window facts if an attempt died between a commit and its report; not
-    from purged facts.
+    """Rebuilds the index of window facts if an attempt died between a commit and its report, unless
+    the facts were purged.
     """
     if not ledger.counts.is_whole(replay_id) and Table.exists(facts):
         ledger.counts.rebuild(replay_id, segments_of(facts))
 
 
 def how_it_ended(error: Exception, launcher: Launcher) -> tuple[AttemptEnd, str]:
-    """Returns how an attempt ended that an error has stopped, and why, in words.
+    """Returns how an attempt ended with an exception, and the reason in words.
 
-    When the launcher is killed the JVM ends too, and Spark's error speaks of a bug in Spark.
+    If the launcher was killed, the JVM ends too, and Spark's exception would look like a bug of
+    Spark.
     """
     if launcher.is_gone():
         return (
@@ -88,25 +89,26 @@ def how_it_ended(error: Exception, launcher: Launcher) -> tuple[AttemptEnd, str]
         )
     ours = as_rewindow_error(error)
     if has_lost_jvm(error) and not isinstance(ours, ResourceError):
-        return AttemptEnd.KILLED, "the JVM of the job is gone"
+        return AttemptEnd.KILLED, "the JVM of the job has ended"
     return AttemptEnd.FAILED, str(ours)
 
 
 def _stuck(ledger: Ledger, plan: Plan, epoch: int, words: str) -> None:
-    """Ends the process of an attempt that is stuck; at most once only warns, since an end would
-    lose windows.
+    """Ends the process of an attempt that is stuck. In at most once it only warns, since ending the
+    attempt would lose windows.
 
-    A second attempt that is stuck and has committed nothing since the first is not tried again.
+    If the previous attempt was stuck as well and no window was committed since, the error is not
+    retried.
     """
     words = f"attempt {epoch} of replay {plan.replay_id} is stuck: {words}"
     if plan.mode.may_lose:
         say(f"warning: {words}; it is not ended, because that would lose windows")
         return
     *before, own = ledger.attempts.of(plan.replay_id)
-    furthest = max((one.mark or 0 for one in before), default=0)
+    furthest = max((attempt.mark or 0 for attempt in before), default=0)
     is_again = bool(before) and before[-1].outcome == AttemptEnd.STUCK
     is_again &= (own.mark or 0) <= furthest
-    kind = RewindowError if is_again else ResourceError  # The latter is tried again.
+    kind = RewindowError if is_again else ResourceError  # The latter is retried.
     try:
         ledger.attempts.end(plan.replay_id, epoch, AttemptEnd.STUCK, words)
     except FencedError as error:  # A newer attempt runs on another host.
@@ -122,8 +124,8 @@ def _stuck(ledger: Ledger, plan: Plan, epoch: int, words: str) -> None:
 
 
 def own_process() -> dict[str, Any]:
-    """Returns what the ledger keeps of an attempt's process, so that the next attempt can end just
-    this one.
+    """Returns the ids of this process for the ledger, so that the next attempt can end exactly this
+    process.
     """
     group = os.getpgid(0)
     return {
@@ -141,7 +143,7 @@ def _assemble(
     root: Location,
     epoch: int,
 ) -> dict[str, Any]:
-    """Assembles a replay from its containers; returns the facts for the outcome file."""
+    """Assembles a replay from its containers; returns the content of the outcome file."""
 
     def crash(step: Step) -> None:
         crash_point(step, attempt=epoch)
@@ -163,8 +165,8 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
     stop = StopRequest()
 
     def session() -> SparkSession:
-        """Made in another thread: in the main one pyspark takes over SIGINT, and answers it in the
-        midst of a call.
+        """Starts Spark in another thread: in the main thread pyspark would install a handler for
+        SIGINT, which interrupts calls.
         """
         with ThreadPoolExecutor(1) as pool:
             spark = pool.submit(

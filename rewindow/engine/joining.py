@@ -1,14 +1,13 @@
-"""Small staged files, joined when the last group is committed, so that all who come after open
-fewer.
+"""Joins small staged files after the last group is committed, so that later steps open fewer files.
 
-A replay in many groups leaves a few files a group, and what publishes, judges or reads it opens
-each. Neighbours in the order of windows become one file: rows as they are, read back before the
-commit, which adds the one and removes the others under the attempt's fence. A kill leaves the table
-as it was or joined.
+A replay in many groups leaves a few files per group, and publication, checks and readers open each
+of them. Neighbouring files in the order of windows are joined into one. The new file is read back
+before the commit, which adds it and removes the others under the attempt's fence. If the process is
+killed, the files are either joined or unchanged.
 
-A file has rows of one attempt, also then; one whose windows another attempt has written too is left
-alone, so that readers take all rows of a joined file or none. So is a file whose bytes are not
-those that were noted when it was written: damage must stay to be found.
+A joined file has rows of one attempt only. If another attempt has written the same windows, the
+files are not joined, so that readers use either all rows of a joined file or none. A file whose
+bytes do not match its recorded checksum is not joined either, so that damage is not hidden.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ FILE_BYTES = 64_000_000
 FILES_MIN = 8
 ROWS_MAX = 1_000_000
 _SMALL = 2
-"""A file of half the wished size is large enough."""
+"""Files of more than 1/2 of the target size are large enough and not joined."""
 
 Run = list[DataFile]
 
@@ -39,16 +38,17 @@ def join_files(
     file_bytes: int,
     sorted_by: Sequence[str] = (),
 ) -> int:
-    """Joins the small files of a staged table; returns how many are fewer now.
+    """Joins the small files of a staged table; returns by how many files the table has shrunk.
 
     Args:
-        folder: where in the table's folder the new files go.
-        file_bytes: the most that files which are joined have together.
-        sorted_by: columns by which the rows of each file are ordered.
+        fenced: the staged table.
+        folder: subfolder of the table for the new files.
+        file_bytes: most bytes of the files that are joined into one.
+        sorted_by: columns by which the rows of each file are sorted.
 
     Raises:
-        FencedError: a newer attempt has begun.
-        TableError: a new file does not hold what was written to it.
+        FencedError: a newer attempt has started.
+        TableError: a new file differs from the rows that were written to it.
         OSError: a file cannot be read or written.
     """
     table = fenced.table.refresh()
@@ -56,22 +56,27 @@ def join_files(
     runs = [run for run in runs_to_join(table, file_bytes) if not differing(run)]
     if not runs:
         return 0
-    made = [_join(table, folder, run, sorted_by=sorted_by) for run in runs]
+    joined = [_join(table, folder, run, sorted_by=sorted_by) for run in runs]
     sync_folders(table.path, [folder])
-    done = fenced.replace(with_checksums(made), list(chain.from_iterable(runs)))
+    done = fenced.replace(with_checksums(joined), list(chain.from_iterable(runs)))
     return sum(map(len, runs)) - len(runs) if done else 0
 
 
 def runs_to_join(table: Table, file_bytes: int) -> list[Run]:
-    """Returns the files of a staged table that are to become one file each, ascending."""
+    """Returns the runs of files of a staged table to join, ascending.
+
+    Goes through the units of files in the order of windows and adds each to the current run. A new
+    run starts where the attempt changes, where the sizes would exceed the limits, and after a file
+    that must not be joined. Runs with few files are dropped.
+    """
     attempts = table.single_values("attempt")
     before = None
     runs: list[Run] = [[]]
     size = rows = 0
     for unit in _units(with_noted(table, table.files())):
         # A file with rows of two attempts could not be linked when the output is published.
-        whose = set(map(attempts.get, paths_of(unit)))
-        attempt = whose.pop() if len(whose) == 1 else None
+        of_files = set(map(attempts.get, paths_of(unit)))
+        attempt = of_files.pop() if len(of_files) == 1 else None
         if attempt is None or not all(
             file.checksum and file.size <= file_bytes // _SMALL for file in unit
         ):
@@ -91,8 +96,8 @@ def runs_to_join(table: Table, file_bytes: int) -> list[Run]:
 
 
 def _units(files: Sequence[DataFile]) -> Iterator[Run]:
-    """Yields files that share windows, as those of one group do, together, ascending; none where
-    one has no bounds.
+    """Yields files that share windows (such as those of one group) together, ascending; none if a
+    file has no bounds.
     """
     placed = by_bounds(files)
     if len(placed) < sum(1 for file in files if file.rows):
@@ -114,7 +119,7 @@ def _join(table: Table, folder: str, files: Run, sorted_by: Sequence[str]) -> Da
     if sorted_by:
         rows = rows.sort_by([(name, "ascending") for name in sorted_by])
     new = write_file(table.path, folder, rows)
-    made = DataFile(
+    joined = DataFile(
         (table.path / new.path).uri,
         new.rows,
         files[0].first,
@@ -123,12 +128,13 @@ def _join(table: Table, folder: str, files: Run, sorted_by: Sequence[str]) -> Da
         changed_ms=new.changed_ms,
         statistics=new.statistics,
     )
-    if not read_rows([made], table.schema, table.schema.names).equals(rows):
-        location(made.path).delete()
+    if not read_rows([joined], table.schema, table.schema.names).equals(rows):
+        location(joined.path).delete()
         raise TableError(
-            f'file "{new.path}" of table "{table.path.name}" does not hold what was written to it',
+            f'file "{new.path}" of table "{table.path.name}" differs from the rows that were '
+            "written to it",
             detail="It was read back before the commit; nothing was changed.",
-            hint="The disk or the memory of this machine may be failing; look at it, then resume "
+            hint="The disk or the memory of this machine may be failing; check them, then resume "
             "the replay.",
         )
-    return made
+    return joined

@@ -1,5 +1,6 @@
-"""A stable part of the keys of the inputs, on which a candidate is computed (bucket testing, O142,
-O143).
+"""A stable sample of the keys of the inputs, for computing a candidate on a part of the keys.
+
+Rules: O142, O143
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from rewindow.spark.columns import in_sample
 
 
 def sampled(frame: DataFrame, stream: str, candidate: Candidate | None) -> DataFrame:
-    """Returns the tuples of an input that a candidate is computed on; all where its stream is not
-    sampled.
+    """Returns the tuples of an input that a candidate is computed on; all tuples of a stream that
+    is not sampled.
     """
     columns = candidate.keys.get(stream) if candidate is not None else None
     return (
@@ -25,7 +26,9 @@ def sampled(frame: DataFrame, stream: str, candidate: Candidate | None) -> DataF
 
 
 def of_sample(frame: DataFrame, columns: Sequence[str], fraction: float) -> DataFrame:
-    """Returns the rows whose key lies in a sample: the same in every run, and within every larger
-    sample (O143).
+    """Returns the rows whose key is in a sample. The sample is the same in every run, and part of
+    every larger sample.
+
+    Rules: O143
     """
     return frame.where(in_sample(columns, fraction))

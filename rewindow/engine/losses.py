@@ -1,5 +1,7 @@
-"""Losses: at most once writes down, before its first new group, what it gives up (R15) and its
-states lack (X2).
+"""Records the losses of at most once before its first new group: the windows that it gives up, and
+those that are missing from its states.
+
+Rules: R15, X2
 """
 
 from __future__ import annotations
@@ -31,12 +33,17 @@ def record_losses(
     say: Callable[[str], None],
     skip: SkipResult | None,
 ) -> None:
-    """Commits facts that say which windows are lost, what the states lack, and the seals that a
-    crash left out.
+    """Commits facts about lost windows, windows missing from the states, and the seals that a crash
+    left out.
 
     Args:
-        skip: what passing over windows made of the states, None where the states have seen all
-            windows.
+        plan: the plan of the replay.
+        app: its application.
+        takeover: the fenced tables.
+        engine: computes missing seals.
+        epoch: epoch of the attempt.
+        say: called with lines of progress for users.
+        skip: the states after a skip, None if the states include all windows.
     """
     facts = takeover.tables[FACTS]
     started = takeover.resume.first - 1
@@ -56,7 +63,7 @@ def record_losses(
     if facts.done < started:
         _add_losses(plan, app, takeover, engine=engine, rows=rows)
     facts.commit(max(started, facts.done), rows.table())
-    # Outputs that hold these windows have lost nothing: only the states lack them (X2).
+    # Outputs that have these windows have lost nothing: they are missing from the states only (X2).
     given_up = takeover.resume.lost.keys() & app.staged()
     if given_up:
         mark = min(takeover.resume.lost[name][0] for name in given_up)
@@ -101,8 +108,8 @@ def _add_skip(
     skip: SkipResult,
     say: Callable[[str], None],
 ) -> None:
-    """Adds the windows that the states have never seen though outputs hold them, and the tuples
-    that they dropped.
+    """Adds the windows that are in outputs but missing from the states, and the tuples that were
+    dropped from the states.
     """
     assert takeover.resume.skipped is not None, "only skipped windows make a skip"
     skipped = ids_of(plan.windows_of(takeover.resume.skipped))
@@ -111,8 +118,8 @@ def _add_skip(
         rows.add_skip(name, lacking, skip.dropped.get(name, WindowFacts.empty()))
     if len(lacking) and skip.states:
         say(
-            f"at most once: windows {', '.join(map(str, to_ranges(lacking)))} stay, but are lost "
-            "to the state"
+            f"at most once: windows {', '.join(map(str, to_ranges(lacking)))} are kept in the "
+            "outputs, but missing from the state"
         )
     for name, dropped in skip.dropped.items():
         if dropped.rows.num_rows:
@@ -121,22 +128,26 @@ def _add_skip(
 
 
 def unseen_windows(plan: Plan, takeover: Takeover) -> list[WindowRange]:
-    """Returns the windows that the states have never seen, since this or an earlier attempt has
-    passed over them (X8).
+    """Returns the windows that are missing from the states, because this or an earlier attempt has
+    skipped them.
+
+    Rules: X8
     """
     skipped = takeover.resume.skipped
-    found = [ids_of(plan.windows_of(skipped)) if skipped else np.arange(0)]
+    unseen = [ids_of(plan.windows_of(skipped)) if skipped else np.arange(0)]
     table = takeover.tables[FACTS].table
     for file in table.files():
         rows = table.read(file, ["window_id", "direction", "lost"])
         # Tuples that a state dropped at a skip had waited there since an earlier window.
         is_unseen = pc.and_(rows["lost"], pc.not_equal(rows["direction"], "skipped"))
-        found.append(rows.filter(is_unseen)["window_id"].to_numpy())
-    return to_ranges(np.concatenate(found))
+        unseen.append(rows.filter(is_unseen)["window_id"].to_numpy())
+    return to_ranges(np.concatenate(unseen))
 
 
 def _given_up(plan: Plan, app: Application, takeover: Takeover) -> Ids:
-    """Returns the windows that no output holds: given up now, or by an earlier attempt."""
+    """Returns the windows that are in no output, because this or an earlier attempt has given them
+    up.
+    """
     lost = {name: [ids_of(plan.windows_of(marks))] for name, marks in takeover.resume.lost.items()}
     # Reads the facts file by file and keeps only the windows that were given up: all facts of a
     # long replay may not fit the memory.

@@ -1,10 +1,10 @@
-"""The measures of an output that a replay takes in the pass of its digests, and stores with its
+"""Measures that a replay computes in the same pass as the digests of an output, and stores with its
 facts.
 
-They are aggregates over the rows of a window, so the one read-back of the rows just written gives
-them too. What Spark may understand otherwise than the gate is left to the gate
-(`loading.measure_sql`). So is what would cost a pass of its own: queries over rows, and counts of
-distinct values (docs/decisions/0011-measures-in-the-replay.md).
+They are aggregates over the rows of a window, so they can be computed when the written rows are
+read back for the digests. SQL that Spark may interpret differently from the gate is left to the
+gate (`loading.measure_sql`), and so are measures that would need a separate pass: queries over
+rows, and counts of distinct values (docs/decisions/0011-measures-in-the-replay.md).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REAL = (T.FloatType, T.DoubleType)
 
 @dataclass(frozen=True)
 class AskedMeasure:
-    """A measure as Spark is asked for it."""
+    """A measure with its SQL for Spark."""
 
     digest: int
     sql: str
@@ -45,13 +45,14 @@ def asked_of(
     output: OutputPlan,
     rows: pa.Schema,
 ) -> list[AskedMeasure]:
-    """Returns which measures of an output are taken in the pass of its digests.
+    """Returns the measures of an output that are computed in the pass of its digests.
 
     Args:
-        measures: with their values filled in.
-        rows: what the read-back has: the window and the event columns.
+        measures: the measures, with parameters filled in.
+        output: the output.
+        rows: columns of the rows that are read back: the window and the event columns.
     """
-    found = []
+    asked = []
     for measure in measures:
         sql = (
             None
@@ -59,23 +60,25 @@ def asked_of(
             else for_spark(measure.sql, rows)
         )
         if sql is not None:
-            found.append(AskedMeasure(measure.digest(output.columns), sql))
-    return found
+            asked.append(AskedMeasure(measure.digest(output.columns), sql))
+    return asked
 
 
 class MeasuredRows:
-    """The aggregates of one output, built once, since building them takes longer than to use them.
+    """The aggregates for the measures of one output. They are built once, since building them takes
+    longer than evaluating them.
 
     Args:
-        empty: a frame with the output's columns; nothing of it is computed.
+        asked: the measures.
+        empty: a frame with the output's columns, used only to derive types.
     """
 
     def __init__(self, asked: Sequence[AskedMeasure], empty: DataFrame) -> None:
         self.columns: list[Column] = []
         cells = []
-        for place, (one, kind) in enumerate(_typed(asked, empty)):
-            self.columns.append(F.expr(one.sql).alias(f"_rw_measure_{place}"))
-            cells.append(_cell(one, F.col(f"_rw_measure_{place}"), kind))
+        for number, (measure, kind) in enumerate(_typed(asked, empty)):
+            self.columns.append(F.expr(measure.sql).alias(f"_rw_measure_{number}"))
+            cells.append(_cell(measure, F.col(f"_rw_measure_{number}"), kind))
         self.cell = (F.array(*cells) if cells else F.lit(None)).cast(CELL).alias("measures")
 
 
@@ -83,21 +86,23 @@ def _typed(
     asked: Sequence[AskedMeasure],
     empty: DataFrame,
 ) -> list[tuple[AskedMeasure, T.DataType]]:
-    """Returns the measures that Spark takes and that are numbers, with their types."""
+    """Returns the measures with their types, without those that Spark rejects or that are not
+    numbers.
+    """
     if not asked:
         return []
     try:
-        fields = empty.agg(*(F.expr(one.sql) for one in asked)).schema.fields
+        fields = empty.agg(*(F.expr(measure.sql) for measure in asked)).schema.fields
     except PySparkException:
         # One of them is wrong. Spark does not name it, so each is tried alone.
         if len(asked) == 1:
             return []
-        alone = (_typed([one], empty) for one in asked)
+        alone = (_typed([measure], empty) for measure in asked)
         return list(chain.from_iterable(alone))
     typed = []
-    for one, field in zip(asked, fields, strict=True):
+    for measure, field in zip(asked, fields, strict=True):
         if _is_number(field.dataType):
-            typed.append((one, field.dataType))
+            typed.append((measure, field.dataType))
     return typed
 
 
@@ -105,11 +110,11 @@ def _is_number(kind: T.DataType) -> bool:
     return isinstance(kind, (*_WHOLE, *_REAL, T.DecimalType))
 
 
-def _cell(one: AskedMeasure, value: Column, kind: T.DataType) -> Column:
+def _cell(measure: AskedMeasure, value: Column, kind: T.DataType) -> Column:
     whole = isinstance(kind, _WHOLE) or (isinstance(kind, T.DecimalType) and kind.scale == 0)
-    nothing = F.lit(None)
+    null = F.lit(None)
     return F.struct(
-        F.lit(one.digest).cast("bigint").alias("measure"),
-        (value if whole else nothing).cast("bigint").alias("whole"),
-        (nothing if whole else value).cast("double").alias("real"),
+        F.lit(measure.digest).cast("bigint").alias("measure"),
+        (value if whole else null).cast("bigint").alias("whole"),
+        (null if whole else value).cast("double").alias("real"),
     )

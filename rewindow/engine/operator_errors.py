@@ -1,5 +1,5 @@
-"""Errors in the code of an operator, as a user wants to read them: whose, where, what, and what to
-do next.
+"""Turns exceptions in the code of an operator into errors for a user: operator, place in the code,
+cause, and next step.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from rewindow.windows import WindowRange
 
 
 class OperatorFailed(RewindowError):
-    """The code of an operator has raised an error that every attempt would meet again.
+    """The code of an operator has raised an exception that a retry would meet again.
 
     Attributes:
-        reason: the error alone.
+        reason: description of the exception alone.
     """
 
     reason = ""
@@ -37,27 +37,27 @@ class OperatorFailed(RewindowError):
 
 @contextmanager
 def explained(nodes: Sequence[Node], windows: WindowRange, part: str, hint: str) -> Iterator[None]:
-    """Lets an error of an operator's code leave with its name, the windows, the line of the user's
-    file, and a hint.
+    """Turns an exception in an operator's code into an error with the operator's name, the windows,
+    the line of the user's file, and a hint.
 
-    What another attempt may not meet again, such as a lost JVM, leaves as it came.
+    Exceptions that a retry may avoid, such as a lost JVM, are passed on unchanged.
 
     Args:
-        nodes: the operator whose code is run; then those before it whose frames have not been
-            computed yet.
-        windows: those that are computed.
-        part: what is computed, in words.
-        hint: what to do next.
+        nodes: the operator whose code is run, then the upstream operators whose frames are computed
+            in the same step.
+        windows: the windows that are computed.
+        part: description of the step.
+        hint: the next step.
 
     Raises:
         OperatorFailed: the operator's code failed.
-        RewindowError: what it returned is not what it declares.
-        TuplesFailed: the tuples at which it failed are known.
+        RewindowError: the result of the operator does not match its declaration.
+        TuplesFailed: the tuples for which it failed are known.
     """
     node = nodes[0]
     where = f"{part}, windows {windows}"
     try:
-        with computing([one.name for one in nodes]):
+        with computing([member.name for member in nodes]):
             yield
     except RewindowError as error:
         error.detail = error.detail or f'Operator "{node.name}", {where}{_class(node)}.'
@@ -72,14 +72,14 @@ def explained(nodes: Sequence[Node], windows: WindowRange, part: str, hint: str)
             raise unshared from error
         line = raised_at(error, _user_files(nodes))
         owner = _owner(nodes, line, spark_text(error))
-        others = ", ".join(f'"{one.name}"' for one in nodes if one is not owner)
-        said = f"Raised by {line}" if line else f"It names no line of yours{_class(owner)}"
+        others = ", ".join(f'"{member.name}"' for member in nodes if member is not owner)
+        origin = f"Raised by {line}" if line else f"It has no line of your code{_class(owner)}"
         along = (
             f"Computed in the same step: {others}" if others and not _is_inside(owner, line) else ""
         )
         failed = OperatorFailed(
             f'operator "{owner.name}" failed: {describe(error)}',
-            detail=". ".join(filter(None, [said, f"In {where}", along, where_all_is()])) + ".",
+            detail=". ".join(filter(None, [origin, f"In {where}", along, where_all_is()])) + ".",
             hint=" ".join(filter(None, [hint_on(error), hint])),
         )
         failed.reason = describe(error)
@@ -87,22 +87,24 @@ def explained(nodes: Sequence[Node], windows: WindowRange, part: str, hint: str)
 
 
 def next_steps(plan: Plan) -> str:
-    """Returns what to do after an operator has failed: mended code is other code, so the range is
-    planned anew.
+    """Returns the hint after an operator has failed. Corrected code has another code version, so
+    the range must be planned again.
     """
     whole = whole_replay(plan.replay_id)
     return (
-        f"Mend it, then plan the range again: rewindow abandon {whole} && {plan.command}; "
+        f"Correct it, then plan the range again: rewindow abandon {whole} && {plan.command}; "
         f"or, if the cause was not in the code: rewindow replay --resume {whole}"
     )
 
 
 def frames_of(node: Node, returned: Mapping[str, DataFrame] | DataFrame) -> Mapping[str, DataFrame]:
-    """Returns the frames of an operator's output ports by name, from what `transform` has returned;
-    equal rows of a control port once (O133).
+    """Returns the frames of an operator's output ports by name, from the result of `transform`.
+    Equal rows of a control port are merged.
 
     Raises:
-        InputError: it is no frame, or not the frames of the ports that the operator declares.
+        InputError: the result is not a frame, or has other ports than the operator declares.
+
+    Rules: O133
     """
     frames = {node.default_port().port: returned} if isinstance(returned, DataFrame) else returned
     ports = node.output_ports()
@@ -118,7 +120,7 @@ def frames_of(node: Node, returned: Mapping[str, DataFrame] | DataFrame) -> Mapp
 
 
 def _wrong_frames(frames: object, ports: Collection[str]) -> str:
-    """Returns what is wrong with what `transform` has returned, empty if nothing is."""
+    """Returns what is wrong with the result of `transform`, empty if it is valid."""
     if not isinstance(frames, Mapping):
         return f"{type(frames).__name__} instead of a DataFrame"
     unknown = excluding(frames, ports)
@@ -134,7 +136,7 @@ def _wrong_frames(frames: object, ports: Collection[str]) -> str:
 
 
 def _user_files(nodes: Sequence[Node]) -> set[str]:
-    """Returns the files of the applications loaded so far, and those of the operators' classes."""
+    """Returns the files of all loaded applications, and those of the operators' classes."""
     files = {module.__file__ for module in application_modules() if module.__file__}
     for node in nodes:
         files.update(file for file, _ in class_lines(node.operator))
@@ -142,8 +144,8 @@ def _user_files(nodes: Sequence[Node]) -> set[str]:
 
 
 def _owner(nodes: Sequence[Node], line: UserLine | None, text: str) -> Node:
-    """Returns the operator that an error names, or whose class has a line; the first one for a line
-    outside of all.
+    """Returns the operator that an error names, or whose class contains a line; otherwise the first
+    one.
     """
     for node in nodes:
         if raised_by(node.name) in text:
@@ -160,9 +162,9 @@ def _is_inside(node: Node, line: UserLine | None) -> bool:
 
 
 def _class(node: Node) -> str:
-    found = class_lines(node.operator)
+    places = class_lines(node.operator)
     return (
-        f', class {type(node.operator).__name__} at "{found[0][0]}", line {found[0][1].start}'
-        if found
+        f', class {type(node.operator).__name__} at "{places[0][0]}", line {places[0][1].start}'
+        if places
         else ""
     )

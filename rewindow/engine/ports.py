@@ -1,5 +1,5 @@
-"""What a commit group does with each port of an application: write it, count it, or leave it to who
-reads it.
+"""Decides for each port of an application whether a commit group writes its tuples to files, only
+counts them, or passes its frame on.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from rewindow.sequences import names_of
 
 
 def ports_to_write(app: Application) -> set[PortHandle]:
-    """Returns the ports whose frame is used more than once: it must come from one run of the
-    operator.
+    """Returns the ports whose frame is used more than once, so that all uses must read the result
+    of one run.
     """
     read = app.read()
     sources = [output.source for output in app.outputs.values()]
     uses = Counter(sources)
-    found = set(sources)
+    written = set(sources)
     # An operator with state reads its inputs twice, for its outputs and for its next state, and the
     # next state may read its outputs.
     for node in app.nodes.values():
@@ -27,8 +27,8 @@ def ports_to_write(app: Application) -> set[PortHandle]:
             continue
         for name, port in node.operator.output_ports().items():
             if not port.report or node[name] in read:
-                found.add(node[name])
-    return found | {handle for handle, count in uses.items() if handle.operator and count > 1}
+                written.add(node[name])
+    return written | {handle for handle, count in uses.items() if handle.operator and count > 1}
 
 
 def stateful_operators(app: Application) -> dict[str, FrameOperator]:
@@ -38,23 +38,23 @@ def stateful_operators(app: Application) -> dict[str, FrameOperator]:
 
 
 def ports_to_count(app: Application) -> set[PortHandle]:
-    """Returns the ports whose tuples are counted and read by nobody: neither connected nor read by
-    a state.
+    """Returns the ports whose tuples are only counted: they are not connected, and no state reads
+    them.
     """
-    found = set()
+    counted = set()
     for handle in app.dropped():
         operator = app.nodes[str(handle.operator)].operator
         if not (operator.is_stateful and operator.state_reads_outputs):
-            found.add(handle)
-    return found
+            counted.add(handle)
+    return counted
 
 
 def levels(units: list[list[Node]]) -> list[list[list[Node]]]:
-    """Returns what is computed in one, operators and cycles, in levels; those of one level do not
-    depend on each other.
+    """Returns units (operators, cycles and chains) in levels; units of the same level do not depend
+    on each other.
 
     Args:
-        units: each after what feeds it, see `Application.units`.
+        units: the units in topological order, see `Application.units`.
     """
     level: dict[str, int] = {}
     depths: dict[int, list[list[Node]]] = {}

@@ -1,4 +1,4 @@
-"""What is told of a committed group: to whoever watches, and to the ledger."""
+"""Progress reports of committed groups, for listeners and for the ledger."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rewindow.windows import WindowRange
 
 @dataclass(frozen=True)
 class Progress:
-    """A committed group, as told to whoever watches."""
+    """A committed group, as reported to a listener."""
 
     first: int
     last: int
@@ -24,7 +24,7 @@ class Progress:
 
 
 def output_tuples(result: GroupResult) -> dict[str, int]:
-    """Returns the tuples of a group by output."""
+    """Returns the number of tuples of a group by output."""
     return {name: digests.tuples for name, digests in result.digests.items()}
 
 
@@ -34,20 +34,20 @@ def port_counts(
     result: GroupResult,
     errors: Collection[str],
 ) -> list[PortCount]:
-    """Returns the tuples of a group by port, as the ledger keeps them; `errors` are the names of
+    """Returns the number of tuples of a group by port, for the ledger; `errors` are the names of
     the error tables.
     """
     first = windows.first
     last = windows.last
-    found = [
+    ports = [
         PortCount("in", name, first, last=last, tuples=count.tuples)
         for name, count in counts.items()
     ]
     for name, tuples in output_tuples(result).items():
-        found.append(
+        ports.append(
             PortCount("error" if name in errors else "out", name, first, last=last, tuples=tuples)
         )
-    return found + [
+    return ports + [
         PortCount("dropped", port, first, last=last, tuples=count.tuples)
         for port, count in result.dropped.items()
     ]

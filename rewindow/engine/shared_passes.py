@@ -1,5 +1,7 @@
-"""Passes of several operators on the engine: the operators of a cycle (X40) or of a chain (O97)
-share a pass, which has the results of all of them.
+"""Passes that several operators share: the operators of a cycle or of a chain are computed in one
+pass, which has the results of all of them.
+
+Rules: O97, X40
 """
 
 from __future__ import annotations
@@ -23,11 +25,12 @@ class SharedPasses:
     """The passes of the cycles and chains of a graph.
 
     Args:
+        app: the application.
         without_failing: returns the tuples of an input port that are not quarantined.
         report: receives progress messages.
 
     Attributes:
-        units: operators by pass; each unit comes after the units that feed it.
+        units: operators by pass, in topological order.
         unseen: ports whose tuples exist only inside a pass.
     """
 
@@ -46,30 +49,30 @@ class SharedPasses:
         self._passes: dict[str, Pass] = {}
         for unit in self.units:
             if len(unit) > 1 or unit[0].name in unit[0].sources:
-                one = Pass.of(unit, self.unseen, self.order.followed)
-                self._passes |= dict.fromkeys(names_of(unit), one)
+                shared = Pass.of(unit, self.unseen, self.order.followed)
+                self._passes |= dict.fromkeys(names_of(unit), shared)
 
     def of(self, node: Node) -> Pass | None:
-        """Returns the pass that an operator shares with others."""
+        """Returns the pass that an operator shares with others, None if it has a separate one."""
         return self._passes.get(node.name)
 
     def inputs_of(self, node: Node, frames: Mapping[PortHandle, DataFrame]) -> dict[str, DataFrame]:
         """Returns the tuples that feed an operator, by port; in a shared pass, only those from
         outside of it.
 
-        Only ports that follow the order of emission get the column with that order.
+        Only ports that rely on the order of emission have the column with that order.
         """
-        one = self.of(node)
-        inside = one.members if one else {}
-        found = {}
+        shared = self.of(node)
+        inside = shared.members if shared else {}
+        inputs = {}
         for port, end in node.feeds.items():
             if end.operator in inside:
                 continue
             frame = self._without_failing(node, port, frames[end])
             if self.order.has_order(end.operator) and not self.order.follows(node, port):
                 frame = frame.drop(EMITTED)
-            found[port] = frame
-        return found
+            inputs[port] = frame
+        return inputs
 
     def run(
         self,
@@ -81,10 +84,10 @@ class SharedPasses:
     ) -> None:
         """Computes the pass of a unit, and stores the emitted tuples and states of its operators.
 
-        If an operator of a chain emits tuples of other keys, the pass is discarded. From then on,
-        the operators of the chain have separate passes.
+        If an operator of a chain emits tuples of other keys, the pass is discarded, and the
+        operators of the chain have separate passes from then on.
         """
-        one = self._passes[unit[0].name]
+        shared = self._passes[unit[0].name]
         inputs: dict[tuple[str, str], DataFrame] = {}
         own: dict[str, DataFrame] = {}
         for node in unit:
@@ -93,29 +96,31 @@ class SharedPasses:
             if node.name in states:
                 own[node.name] = states[node.name]
         named = replace(context, operator=self._app.name)
-        schemas = {part: columns.schema for part, columns in one.parts.items()}
+        schemas = {part: columns.schema for part, columns in shared.parts.items()}
         try:
             materialize.run_together(
-                list(one.members),
+                list(shared.members),
                 schemas,
-                lambda sink: pass_of(one, inputs, own, context=named, sink=sink),
+                lambda sink: pass_of(shared, inputs, own, context=named, sink=sink),
                 context=context,
             )
         except ForeignTuples as foreign:
-            for name in one.members:
+            for name in shared.members:
                 del self._passes[name]
-            *names, last = one.members
+            *names, last = shared.members
             self._report(
-                f"{', '.join(names)} and {last} run apart: {foreign.operator} emits tuples of "
-                "other keys"
+                f"{', '.join(names)} and {last} run in separate passes: {foreign.operator} emits "
+                "tuples of other keys"
             )
 
 
 def inside_units(app: Application, units: Iterable[list[Node]]) -> set[PortHandle]:
-    """Returns the ports that only operators of the same unit read: their tuples exist only inside
-    the pass (X40).
+    """Returns the ports that only operators of the same unit read, so that their tuples exist only
+    inside the pass.
+
+    Rules: X40
     """
-    found: set[PortHandle] = set()
+    unseen: set[PortHandle] = set()
     for unit in units:
         names = set(names_of(unit))
         inside: set[PortHandle] = set()
@@ -123,5 +128,5 @@ def inside_units(app: Application, units: Iterable[list[Node]]) -> set[PortHandl
         for name, node in app.nodes.items():
             readers = inside if name in names else outside
             readers.update(node.feeds.values())
-        found |= {end for end in inside - outside if end.operator in names}
-    return found
+        unseen |= {end for end in inside - outside if end.operator in names}
+    return unseen

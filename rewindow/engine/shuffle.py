@@ -1,4 +1,8 @@
-"""Another order of an input's rows, in other parts: no result may depend on either (R86)."""
+"""Reads the rows of an input in another order and partitioning, to check that results do not depend
+on either.
+
+Rules: R86
+"""
 
 from __future__ import annotations
 
@@ -21,25 +25,25 @@ _JOINED = "spark.sql.adaptive.coalescePartitions.enabled"
 
 @dataclass(frozen=True)
 class Shuffle:
-    """An order of rows and a number of parts that a seed chooses; with seed 0 all stays as it
-    is.
+    """An order of rows and a number of partitions, both selected by a seed; seed 0
+    changes nothing.
     """
 
     seed: int = 0
 
     @property
     def number(self) -> int:
-        """How many parts there are: 2 to 6."""
+        """Number of partitions: 2 to 6."""
         return 2 + self.seed % 5
 
     def spread(self, tuples: int) -> int:
-        """Returns how many tuples a group is taken to have: a small one would be computed in one
-        task.
+        """Returns the number of tuples to assume for a group: large enough that it is not computed
+        in one task.
         """
         return max(tuples, SMALL_TUPLES + 1) if self.seed else tuples
 
     def read(self, spark: SparkSession, table: Table, windows: WindowRange) -> DataFrame:
-        """Returns the tuples of a recorded stream, in the order that the seed chooses."""
+        """Returns the tuples of a recorded stream, in the order that the seed selects."""
         frame = read_windows(spark, table, windows)
         if not self.seed:
             return frame
@@ -47,7 +51,10 @@ class Shuffle:
         return frame.repartition(self.number, place).sortWithinPartitions(place)
 
     def repartition(self, app: Application) -> None:
-        """Changes the partitions or instances of operators that declare them (O101, R98)."""
+        """Changes the number of partitions or instances of operators that declare one.
+
+        Rules: O101, R98
+        """
         for name, node in app.nodes.items():
             if not self.seed:
                 return
@@ -58,8 +65,8 @@ class Shuffle:
 
     @contextmanager
     def parts(self, spark: SparkSession) -> Iterator[None]:
-        """Divides the rows of every exchange into as many parts as the seed chooses, for as long as
-        this lasts.
+        """Sets the number of partitions of every exchange to the selected one, within
+        the context.
         """
         if not self.seed:
             yield

@@ -1,4 +1,6 @@
-"""The engine of an attempt on Spark: groups, inputs, and what is committed, behind one object."""
+"""The engine of an attempt on Spark: computes groups, reads inputs, and compares with committed
+windows.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,8 @@ def spark_attempt(
 
     Args:
         planned: the replay, its application and tables, and the attempt's epoch.
-        session: gives the Spark session; called after the fence, since that needs no JVM.
+        ledger: the ledger.
+        session: returns the Spark session; called after the fence, since fencing needs no JVM.
         inline_state_bytes: see SparkEngine.
         measures: see SparkEngine.
         file_bytes: see SparkEngine.
@@ -87,11 +90,13 @@ class SparkEngine:
     """Computes groups with Spark; reads the inputs at the versions that the plan has pinned.
 
     Args:
+        spark: the session.
+        planned: the replay, its application and tables, and the attempt's epoch.
         tables: the outputs, the error tables and the facts, as this attempt has fenced them.
-        inline_state_bytes: states above this size are kept in files.
-        measures: of each output, what its suite asks of its windows; what can be is taken with the
-            digests.
-        say: called with lines for people.
+        inline_state_bytes: states above this size are stored in files.
+        measures: output name to the measures of its suite; where possible they are computed
+            together with the digests.
+        say: called with lines of progress for users.
         file_bytes: small files of an output are joined up to this size.
     """
 
@@ -160,8 +165,8 @@ class SparkEngine:
         self._committed = Committed(plan, root, epoch, runner=self._runner, tables=tables)
 
     def count_inputs(self, windows: WindowRange, *, check: bool = True) -> Counts:
-        """Counts each input's tuples per window in its files, and holds files and counts against
-        what was sealed.
+        """Counts each input's tuples per window, after comparing files with their recorded sizes
+        and checksums; compares the counts with the seals.
         """
         for files in self._files.values():
             files.compare(windows)
@@ -185,7 +190,10 @@ class SparkEngine:
         staged: Iterable[str],
         tuples: int,
     ) -> GroupResult:
-        """See GroupRunner.compute. In at most once no task of a group may run twice (R13)."""
+        """See GroupRunner.compute. In at most once no task of a group may run twice.
+
+        Rules: R13
+        """
         once = (
             each_task_once(self._spark.sparkContext, f"windows {context.windows}")
             if context.mode.may_lose
@@ -197,7 +205,7 @@ class SparkEngine:
             )
 
     def files(self, output: str, result: GroupResult) -> Sequence[DataFile]:
-        """Returns the Parquet files that Spark wrote for an output."""
+        """Returns the Parquet files that Spark has written for an output."""
         return with_checksums(data_files(result.folders[output]))
 
     def compare_with_committed(
@@ -206,7 +214,7 @@ class SparkEngine:
         result: GroupResult,
         staged: Sequence[str],
     ) -> Seals:
-        """Holds a group against what is committed of it, see Committed."""
+        """Compares a group with its committed windows, see Committed."""
         committed = self._committed.before(windows, staged)
         self._committed.check(windows, result, committed)
         return committed
@@ -220,8 +228,8 @@ class SparkEngine:
         return self._runner.skip(states, skipped)
 
     def join_files(self) -> None:
-        """Joins small neighbouring files of each output. Where a file cannot be read or written
-        they stay apart.
+        """Joins small neighbouring files of each output. If a file cannot be read or written, they
+        are left unchanged.
         """
         for name in self._app.staged():
             output = self._app.outputs.get(name)
@@ -233,10 +241,10 @@ class SparkEngine:
                     output.sorted_by if output else (),
                 )
             except OSError as error:
-                self._say(f"small files of {name} stay apart: {error}")
+                self._say(f"small files of {name} were not joined: {error}")
                 continue
             if fewer:
-                self._say(f"{name}: small files were joined, {fewer:,} are fewer")
+                self._say(f"{name}: small files were joined, the table has {fewer:,} files less")
 
     def clear_scratch(self) -> None:
         """Deletes the scratch files."""
@@ -244,11 +252,9 @@ class SparkEngine:
 
 
 def _asked(plan: Plan, app: Application, measures: Measures) -> dict[str, list[AskedMeasure]]:
-    """Returns by output what is taken with its digests; the read-back has its windows and event
-    columns.
-    """
-    found = {}
+    """Returns, by output, the measures that are computed together with its digests."""
+    asked = {}
     for output in plan.outputs:
         rows = pa.schema([("window_id", pa.int64()), *app.columns(app.outputs[output.name])])
-        found[output.name] = asked_of(measures.get(output.name, ()), output, rows)
-    return found
+        asked[output.name] = asked_of(measures.get(output.name, ()), output, rows)
+    return asked

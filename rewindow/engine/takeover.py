@@ -1,13 +1,15 @@
-"""Takeover: how an attempt makes a replay's tables its own, and decides where to go on.
+"""Takeover: an attempt fences all tables of a replay and decides where to resume.
 
-The order is the protocol. Fence the checkpoints first and read their marks, then fence every other
-table; what is done in a table is what it held when it was fenced. At least once sets the other
-tables back to the checkpoint that it restores, so it must know that one before it fences them. What
-it goes by is in the tables alone (R7).
+The order is essential. The checkpoints are fenced first and their marks are read, then every other
+table is fenced. The mark of a table is the one that it had when it was fenced. At least once sets
+the other tables back to the checkpoint that it restores, so it must choose the checkpoint before it
+fences them. All decisions depend on the tables alone.
 
-At most once keeps the last window whose work was begun as a transaction id of its own on the
-checkpoints table, so that it does not depend on the ledger: an older ledger, or one that was
-rebuilt, begins no window twice.
+At most once stores the last started window under a separate transaction id on the checkpoints
+table. So it does not depend on the ledger: with an older or rebuilt ledger, no window is started
+twice.
+
+Rules: R7
 """
 
 from __future__ import annotations
@@ -31,13 +33,14 @@ class Takeover:
     """A replay whose tables this attempt has fenced.
 
     Attributes:
-        started: the checkpoints table as a mode that may lose enters there what it begins; None in
-            other modes.
+        started: the checkpoints table under the transaction id of started windows, for a mode that
+            may lose windows; None in other modes.
         tables: the outputs, the error tables and the facts.
-        sealed: mark of the facts as they are; `done` of the facts is lower where an output has lost
+        sealed: mark of the facts as they are; `done` of the facts is lower if an output has lost
             commits.
-        checkpoint: the one to restore, None when the state must be warmed up.
-        warmed_up: the newest checkpoint of a warm-up that died, None when there is none.
+        resume: where the attempt resumes.
+        checkpoint: the checkpoint to restore, None if the state must be computed by a warm-up.
+        warmed_up: the newest checkpoint of a warm-up that died, None if there is none.
     """
 
     checkpoints: FencedTable
@@ -57,15 +60,18 @@ def take_over(
     say: Callable[[str], None],
     open_table: Callable[[Location], Log] = Table.open,
 ) -> Takeover:
-    """Takes every table of a replay, the checkpoints first, and returns how to go on.
+    """Fences every table of a replay, the checkpoints first, and returns where to resume.
 
     Args:
+        plan: the plan of the replay.
+        app: its application.
         root: folder of the replay's tables.
-        say: called with lines for people.
+        epoch: epoch of this attempt.
+        say: called with lines of progress for users.
         open_table: opens a table at its newest snapshot.
 
     Raises:
-        FencedError: a newer attempt has begun.
+        FencedError: a newer attempt has started.
         CheckpointError: no checkpoint can be restored.
     """
 
@@ -89,25 +95,26 @@ def take_over(
     restorer = _Restorer(plan, app, checkpoints, started=started.done if started else 0, say=say)
     if plan.mode.may_repeat:
         positions = {}
-        # Facts first: a table that another attempt fences meanwhile must not count for nothing.
+        # The facts are read first: `held_marks` ignores tables with an older epoch than the facts,
+        # and another attempt may be fencing tables at the same time.
         for name in [FACTS, *app.staged()]:
             positions[name] = position(open_table(root / name), app_id(plan.replay_id, name))
-        found, checkpoint = restorer.newest(held_marks(plan, positions))
+        start, checkpoint = restorer.newest(held_marks(plan, positions))
         tables = {}
         for name in [*app.staged(), FACTS]:
-            tables[name] = take(name, name, lambda mark: found.restore)
+            tables[name] = take(name, name, lambda mark: start.restore)
         sealed = tables[FACTS].done
     else:
         tables = {name: take(name, name) for name in app.staged()}
         tables[FACTS], sealed = _take_facts(plan, take, [table.done for table in tables.values()])
-        found, checkpoint = restorer.newest({name: table.done for name, table in tables.items()})
+        start, checkpoint = restorer.newest({name: table.done for name, table in tables.items()})
     warmed_up = None if checkpoint else restorer.newest_of_warm_up()
     return Takeover(
         checkpoints,
         started,
         tables,
         sealed=sealed,
-        resume=found,
+        resume=start,
         checkpoint=checkpoint,
         warmed_up=warmed_up,
     )
@@ -118,11 +125,11 @@ def _take_facts(
     take: Callable[..., FencedTable],
     outputs: list[int],
 ) -> tuple[FencedTable, int]:
-    """Fences the facts and returns their mark too.
+    """Fences the facts and returns them with their mark.
 
-    Where only what is missing is written, they count for no more than the outputs hold: they are
-    committed last, so an output that is behind them has lost commits; what it lacks is computed
-    again under this attempt, and must be sealed again.
+    In a mode that writes only missing windows, the returned `done` is at most that of every output.
+    The facts are committed last, so an output with a lower mark has lost commits: its missing
+    windows are computed again by this attempt, and must be sealed again.
     """
     if not plan.mode.writes_only_missing:
         facts = take(FACTS, FACTS)
@@ -133,6 +140,8 @@ def _take_facts(
 
 @dataclass(frozen=True)
 class _Restorer:
+    """Finds and loads the checkpoint to restore."""
+
     plan: Plan
     app: Application
     checkpoints: FencedTable
@@ -140,8 +149,9 @@ class _Restorer:
     say: Callable[[str], None]
 
     def newest(self, done: Mapping[str, int]) -> tuple[Resume, stored.Checkpoint | None]:
-        """Loads the newest checkpoint that the mode allows; a damaged one is passed over for an
-        older one (R25).
+        """Loads the newest checkpoint that the mode allows. If it is damaged, an older one is used.
+
+        Rules: R25
         """
         plan = self.plan
         left = set(stored.marks(self.checkpoints.table))
@@ -150,49 +160,49 @@ class _Restorer:
         if not left:
             raise CheckpointError(
                 f'replay "{plan.replay_id}" has no checkpoint at all, not even of its start state',
-                hint="Abandon it and plan the range again; what is published is untouched.",
+                hint="Abandon it and plan the range again; published windows are not affected.",
             )
         while True:
-            found = resume(plan.mode, left, done, self.started)
-            checkpoint = self._load(found.restore)
+            start = resume(plan.mode, left, done, self.started)
+            checkpoint = self._load(start.restore)
             if checkpoint is not None:
-                self._say_cost(found)
-                return found, checkpoint
-            left.discard(found.restore)
+                self._say_cost(start)
+                return start, checkpoint
+            left.discard(start.restore)
 
     def newest_of_warm_up(self) -> stored.Checkpoint | None:
-        """Loads the newest checkpoint that a warm-up has left."""
+        """Loads the newest checkpoint of a warm-up, None if there is none."""
         marks = reversed(stored.warm_up_marks(self.checkpoints.table))
-        return next((found for mark in marks if (found := self._load(mark))), None)
+        return next((checkpoint for mark in marks if (checkpoint := self._load(mark))), None)
 
     def _load(self, mark: int) -> stored.Checkpoint | None:
         try:
             checkpoint = stored.load(self.checkpoints.table, mark)
             self._check_operators(checkpoint)
         except CheckpointError as error:
-            self.say(f"{error.primary}; looking for an older one")
+            self.say(f"{error.primary}; trying an older one")
             return None
         return checkpoint
 
-    def _say_cost(self, found: Resume) -> None:
-        """Says what it costs that the newest checkpoint that was made cannot be restored."""
+    def _say_cost(self, start: Resume) -> None:
+        """Reports the cost of restoring an older checkpoint than the newest that was saved."""
         newest = self.checkpoints.done
-        if found.restore >= newest:
+        if start.restore >= newest:
             return
-        windows = f"{self.plan.window_of(found.restore + 1)} to {self.plan.window_of(newest)}"
+        windows = f"{self.plan.window_of(start.restore + 1)} to {self.plan.window_of(newest)}"
         cost = f"windows {windows} are computed again"
         if self.plan.mode.may_lose:
             cost = (
-                f"the state will lack windows {windows}, since {self.plan.mode.words} computes "
-                "none again"
+                f"the state will lack windows {windows}, since {self.plan.mode.words} does not "
+                "compute windows again"
             )
         older = (
-            f"the one at window {self.plan.window_of(found.restore)}"
-            if found.restore
+            f"the one at window {self.plan.window_of(start.restore)}"
+            if start.restore
             else "the start state"
         )
         lost = (
-            f"the checkpoint at window {self.plan.window_of(newest)} is damaged, gone or ahead "
+            f"the checkpoint at window {self.plan.window_of(newest)} is damaged, missing or ahead "
             "of the tables"
         )
         self.say(f"{lost}; {older} is restored, so {cost}")
@@ -201,7 +211,7 @@ class _Restorer:
         wanted = set(stateful_operators(self.app))
         if set(checkpoint.states) != wanted:
             raise CheckpointError(
-                f"checkpoint at mark {checkpoint.mark} is foreign: it has the states of "
-                f"{sorted(checkpoint.states)}, "
-                f"the application has {sorted(wanted)}"
+                f"checkpoint at mark {checkpoint.mark} belongs to another application: it has "
+                f"the states of {sorted(checkpoint.states)}, but the application has "
+                f"{sorted(wanted)}"
             )

@@ -1,8 +1,9 @@
-"""Warm-up: the state before a range, computed from an earlier one when no checkpoint is there
-(W63).
+"""Warm-up: computes the state before a range from an earlier state, if no checkpoint exists there.
 
-It leaves a checkpoint after every group, so that one that dies goes on where it was. Their marks
-are below zero: the windows lie before the range. The last one is checkpoint 0.
+It saves a checkpoint after every group, so that an interrupted warm-up can continue. Their marks
+are negative, because these windows are before the range. The last one is checkpoint 0.
+
+Rules: W63
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class WarmUp:
 
     Attributes:
         folder: the state folder.
-        beside: the replay's table of checkpoints, to bring the files of a start state there.
-        save: makes a checkpoint of the states after a window.
+        beside: the replay's table of checkpoints; the files of a start state are linked next to it.
+        save: saves a checkpoint of the states after a window.
         crash: called after each checkpoint, with the number of the group.
     """
 
@@ -47,8 +48,8 @@ class WarmUp:
         """Computes the windows before the range and returns the state after them.
 
         Args:
-            from_checkpoint: where an earlier warm-up came to, None to begin at the plan's start
-                state.
+            from_checkpoint: the newest checkpoint of an earlier warm-up, None to start at the
+                plan's start state.
         """
         window, states = self._begin(from_checkpoint)
         last = self.plan.first - 1
@@ -67,14 +68,14 @@ class WarmUp:
 
     def _begin(self, checkpoint: stored.Checkpoint | None) -> tuple[int, States]:
         if checkpoint is not None:
-            self.say(f"warm-up goes on after window {checkpoint.window}")
+            self.say(f"warm-up continues after window {checkpoint.window}")
             return checkpoint.window + 1, checkpoint.states
         start = self.plan.start
         assert start.warm_up_first is not None, "a warm-up has a first window"
         return start.warm_up_first, _base(self.plan, self.app, self.folder, self.beside)
 
     def _compute(self, windows: WindowRange, states: States) -> States:
-        """Computes a group of which nothing is staged: only its states are wanted."""
+        """Computes a group without staging its outputs; only its states are used."""
         schedule = CheckpointSchedule(self.plan.checkpoint_windows, self.plan.checkpoint_multiple)
         unseen = self.plan.start.unseen(self.plan.first)
         ends = self.app.ends(self.plan.ends)

@@ -1,7 +1,9 @@
 """Detects an attempt that is stuck: it has made no progress for much longer than a commit group
-takes (R92, X18). Progress is a committed group or a line that the attempt prints.
+takes. Progress is a committed group or a line that the attempt prints.
 
 The watchdog runs in the process of the job, because the running Spark stages are known there.
+
+Rules: R92, X18
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ _ANSWER_SECONDS_MAX = 10.0
 
 
 class Watchdog:
-    """Calls a function if an attempt makes no progress for too long, and again after each such
-    time.
+    """Calls a function if an attempt makes no progress for too long, and again after each further
+    period of the same length.
 
     The limit is `seconds` or `factor` times the time of a group, whichever is longer.
 
@@ -95,11 +97,11 @@ class Watchdog:
 
 def _doing() -> str:
     """Describes the work of Spark. It waits a limited time, since the JVM may be stuck too."""
-    found: list[str] = []
-    asking = threading.Thread(target=lambda: found.append(_stages()), daemon=True)
+    answers: list[str] = []
+    asking = threading.Thread(target=lambda: answers.append(_stages()), daemon=True)
     asking.start()
     asking.join(_ANSWER_SECONDS_MAX)
-    return found[0] if found else "Spark does not answer"
+    return answers[0] if answers else "Spark does not answer"
 
 
 def _stages() -> str:
@@ -110,10 +112,10 @@ def _stages() -> str:
     if context is None:
         return "Spark has not started"
     tracker = context.statusTracker()
-    found = []
+    stages = []
     for number in tracker.getActiveStageIds():
         stage = tracker.getStageInfo(number)
         if stage is not None:
             done = f"{stage.numCompletedTasks} of {stage.numTasks} tasks done"
-            found.append(f"stage {number}, {stage.name}, {done}")
-    return f"Spark runs {', '.join(found)}" if found else "Spark runs no stage"
+            stages.append(f"stage {number}, {stage.name}, {done}")
+    return f"Spark runs {', '.join(stages)}" if stages else "Spark runs no stage"

@@ -98,8 +98,8 @@ def test_input_with_more_tuples_than_its_seals_ends_the_attempt_before_any_commi
     schema = Table.open(path).schema
     added = rows.slice(0, 1).select(schema.names).cast(schema)
     write_deltalake(str(path), added, mode="append")
-    words = f'window {window} of stream "events" holds {rows.num_rows + 1} tuples, sealed were'
-    with pytest.raises(TableError, match=f"{words} {rows.num_rows}"):
+    words = f'window {window} of stream "events" has {rows.num_rows + 1} tuples, but'
+    with pytest.raises(TableError, match=f"{words} {rows.num_rows} were sealed"):
         attempt("totals", "one", group_windows=WINDOWS).run()
     assert query("select * from o", o=config.replay_root("one") / "totals").num_rows == 0
 
@@ -271,7 +271,7 @@ def test_empty_windows_of_a_group_that_died_before_its_seals_are_missing_in_the_
         (
             "at_least_once",
             Step.AFTER_FACTS,
-            "3 windows up to 1004 are computed again, then there twice",
+            "3 windows up to 1004 are computed again, and then stored twice",
         ),
         (
             "at_most_once",
@@ -337,7 +337,7 @@ def test_killed_warm_up_resumes_and_produces_the_state_of_the_whole_stream(
     assert rest.plan.start.source == "warm_up"
     rest.run()
     assert [line for line in said if line.startswith("warm-up")] == [
-        f"warm-up goes on after window {FIRST + 5}",
+        f"warm-up continues after window {FIRST + 5}",
         f"warm-up: windows {FIRST + 6} to {FIRST + 8} of {FIRST + 8}",
     ]
     for output in ("sums", "totals"):
@@ -471,7 +471,7 @@ def test_windows_that_all_outputs_have_are_not_reported_as_given_up(
         "totals": [WindowRange(FIRST + 2, FIRST + 4)]
     }
     assert not [line for line in said if "given up" in line]
-    assert [line for line in said if "stay, but are lost to the state" in line]
+    assert [line for line in said if "are kept in the outputs, but missing from the state" in line]
 
 
 def test_operator_receives_the_tuples_it_emitted_in_skipped_windows(

@@ -127,7 +127,7 @@ def test_frame_operator_completes_without_its_failing_tuple(project: Project) ->
     plan = replay(project, "one", kind="frames", poison="c9")
     assert failed(project, plan) == {"sums.events.failed": recorded(project, "c9")}
     # Each line shows the watchdog that the attempt is not stuck.
-    searching = [line for line in project.lines if "searched for failing tuples" in line]
+    searching = [line for line in project.lines if "for failing tuples: its commit group" in line]
     assert len(searching) > 3 and "computed again, 2 of at most 40 times" in searching[1]
     check_equal(project, plan, kind="frames", poison="c9")
 
@@ -237,7 +237,7 @@ def test_warm_up_leaves_failing_tuples_out(project: Project) -> None:
     plan = planned(project, "one", poison="b7", group_windows=6, first=first)
     assert project.attempt("one").exit_code == 0, project.lines[-5:]
     assert not failed(project, plan)["totals.events.failed"]
-    assert any("fails at 1 tuple, " in line and "warm-up" in line for line in project.lines)
+    assert any("fails for 1 tuple, " in line and "warm-up" in line for line in project.lines)
     clean = replay(project, "clean", poison="b7", skips="yes", first=first)
     assert last_state(project.config, plan) == last_state(project.config, clean)
 
@@ -282,7 +282,7 @@ def test_search_that_is_killed_starts_again(
     killed = threading.Event()
 
     def kill(line: str) -> None:
-        if "put into sums.events.failed" in line and not killed.is_set():
+        if "stored in sums.events.failed" in line and not killed.is_set():
             killed.set()
             os.killpg(group_of_job(), signal.SIGKILL)
 

@@ -19,7 +19,7 @@ def test_attempt_that_ended_with_its_launcher_reports_that_instead_of_jvm_errors
     assert how_it_ended(BUG, launcher) == ("failed", f"RuntimeError: {BUG}")
     assert how_it_ended(ConnectionRefusedError(), launcher) == (
         "killed",
-        "the JVM of the job is gone",
+        "the JVM of the job has ended",
     )
     process.kill()
     process.wait()

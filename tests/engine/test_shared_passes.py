@@ -180,8 +180,13 @@ def test_chain_has_the_results_of_separate_passes_and_runs_apart_for_tuples_of_o
     how = {"group_windows": 6, "last": FIRST + 11, "say": lines.append}
     last = attempt("tuple_chain", "one", **how)
     last.run()
-    line = "totals, ranks, rejects, tops and means run apart: totals emits tuples of other keys"
-    assert [text for text in lines if "run apart" in text] == ([line] if strays else [])
+    line = (
+        "totals, ranks, rejects, tops and means run in separate passes: totals emits tuples of "
+        "other keys"
+    )
+    assert [text for text in lines if "run in separate passes" in text] == (
+        [line] if strays else []
+    )
     assert results_of(last, config) == results_in_process(last, config)
 
 

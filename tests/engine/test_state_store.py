@@ -381,7 +381,7 @@ def test_damaged_bucket_makes_recovery_use_an_older_checkpoint(
     said: list[str] = []
     last = attempt("totals", "one", say=said.append, **replay_options)
     last.run()
-    assert any("damaged" in line and "looking for an older one" in line for line in said)
+    assert any("damaged" in line and "trying an older one" in line for line in said)
     cost = "the state will lack" if mode == "at_most_once" else "are computed again"
     damaged = f"the checkpoint at window {last.plan.window_of(stored.marks(table)[-1])} is damaged"
     assert any(cost in line and damaged in line for line in said)

@@ -60,7 +60,7 @@ def test_killed_warm_up_resumes_after_its_last_group(mode: Mode) -> None:
         with pytest.raises(CrashError):
             run(world, mode, dies_after)
     said = run(world, mode)
-    assert "warm-up goes on after window -1" in said[0]
+    assert "warm-up continues after window -1" in said[0]
     assert [world.computed[window] for window in (*WARM_UP, *range(1, WINDOWS + 1))] == [1] * (
         len(WARM_UP) + WINDOWS
     )
