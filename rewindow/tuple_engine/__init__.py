@@ -1,1 +1,3 @@
-"""Runs tuple operators over key ranges."""
+"""Runs tuple operators: divides their tuples into key ranges and partitions, and calls
+their code.
+"""

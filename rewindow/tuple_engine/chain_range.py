@@ -1,11 +1,13 @@
 """Runs a chain over one key range: operators with the same key, called one after the other in the
-same task (O97).
+same task.
 
-An operator gets each batch as soon as it is emitted, so memory holds one batch per operator and
-never a whole window. The results equal those of separate passes, where a reader with the key of its
-writer also gets tuples in the order of emission (O39). Tuples that an operator emits under another
-key may belong to another task, and separate passes order them by their row hash. Such a tuple stops
-the pass, and the engine runs the operators in separate passes.
+An operator receives each batch as soon as it is emitted, so memory contains one batch per operator
+and never a whole window. The results are equal to those of separate passes, where a reader with the
+key of its writer also receives tuples in the order of emission. Tuples that an operator emits under
+another key may belong to another task, and separate passes order them by their row hash. Such a
+tuple stops the pass, and the engine runs the operators in separate passes.
+
+Rules: O39, O97
 """
 
 from __future__ import annotations
@@ -73,9 +75,9 @@ class ChainRange:
 
     Args:
         fused: the columns of the pass.
-        ranges: key range of each operator, by name; each comes after the one that feeds it.
+        ranges: key range of each operator, by name, in topological order.
         shapes: columns of each operator's ports, by name.
-        inner: for each input port inside the chain, the output port that feeds it.
+        inner: input port inside the chain to the output port that feeds it.
         unseen: output ports that only operators of the chain read.
         windows: windows of the pass.
     """
@@ -111,10 +113,10 @@ class ChainRange:
                 tuples = self._load(batch)
                 if tuples.num_rows:
                     yield from self._handed_on(first, self._ranges[first].push(tuples))
-            for name, one in self._ranges.items():
-                yield from self._handed_on(name, one.finish())
-        for name, one in self._ranges.items():
-            for rows in one.states():
+            for name, key_range in self._ranges.items():
+                yield from self._handed_on(name, key_range.finish())
+        for name, key_range in self._ranges.items():
+            for rows in key_range.states():
                 yield self._fused.states[name].placed(rows, self._fused.made)
 
     def _load(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -127,10 +129,14 @@ class ChainRange:
     def _handed_on(
         self,
         name: str,
-        made: Iterator[pa.RecordBatch],
+        emitted: Iterator[pa.RecordBatch],
     ) -> Iterator[pa.RecordBatch]:
-        """Hands the rows of an operator to its readers, and yields the rows that leave the pass."""
-        for batch in _with_name(name, made):
+        """Passes the rows of an operator to its readers, and yields the rows that leave the pass.
+
+        It calls the readers recursively, depth first, so that a batch and all rows that follow from
+        it have left the chain before the next batch is processed.
+        """
+        for batch in _with_name(name, emitted):
             port = by_tag(self._shapes[name].outputs)[tag_of(batch[SORT_KEY][0].as_py())]
             if (name, port) not in self._unseen:
                 yield self._fused.outputs[name, port].placed(batch, self._fused.made)
@@ -139,17 +145,17 @@ class ChainRange:
                     raise ForeignTuples(name)
                 wanted = self._shapes[reader].inputs[to]
                 rows = self._shapes[name].outputs[port].renamed(batch, wanted)
-                # Operators that emit several tuples for each one would otherwise make batches
-                # grow from operator to operator.
+                # Batches are split, because they would otherwise grow with every operator that
+                # emits several tuples for each one that it receives.
                 for begin in range(0, rows.num_rows, BATCH):
                     part = rows.slice(begin, BATCH)
                     yield from self._handed_on(reader, self._ranges[reader].push(part))
 
 
-def _with_name(name: str, made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _with_name(name: str, emitted: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yields the batches of an operator, and adds its name to an error that it raises."""
     try:
-        yield from made
+        yield from emitted
     except Exception as error:
         error.add_note(raised_by(name))
         raise

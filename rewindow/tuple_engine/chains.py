@@ -1,4 +1,7 @@
-"""Finds chains: connected operators with the same key, which run in one pass (O97)."""
+"""Finds chains: connected operators with the same key, which run in one pass.
+
+Rules: O97
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ def units_of(app: Application) -> list[list[Node]]:
     # each operator needs a separate pass.
     if app.failing:
         return units
-    found: list[list[Node]] = []
+    passes: list[list[Node]] = []
     chains: dict[str, list[Node]] = {}
     for unit in units:
         writer = _fused_writer(app, unit[0]) if len(unit) == 1 else None
@@ -25,11 +28,11 @@ def units_of(app: Application) -> list[list[Node]]:
             chain = chains[writer]
         else:
             chain = []
-            found.append(chain)
+            passes.append(chain)
         chain += unit
         if len(unit) == 1:
             chains[unit[0].name] = chain
-    return found
+    return passes
 
 
 def _fused_writer(app: Application, reader: Node) -> str:
@@ -59,7 +62,7 @@ def _same_placing(writer: Node, reader: Node) -> bool:
 
 
 def _same_key(writer: Node, emitted: OutputPort, received: InputPort) -> bool:
-    """Returns whether a reader gets the tuples of a key in the writer's task and order."""
+    """Returns whether a reader receives the tuples of a key in the writer's task and order."""
     assert isinstance(writer.operator, TupleOperator)
     key = writer.operator.key_schema()
     # The key under which `process_batch` emits a row is unknown.

@@ -1,10 +1,13 @@
-"""One key range of a cycle: its operators are called window by window, what one emits is the next
-one's input (X40).
+"""Runs a cycle over one key range: its operators are called window by window, and each receives the
+tuples that another has emitted.
 
-In a window delay operators emit first what windows before have left; then each operator gets what
-is there for it, in the order in which they feed each other; at last the delay operators take what
-comes around, and keep it as state. So a window is done when its last tuple is, and nothing of it is
-anywhere but in states: all go on from one window (R26).
+In each window the delay operators first emit the tuples that earlier windows have left in their
+state. Then each other operator receives its tuples, in topological order. At last the delay
+operators receive the tuples that complete the cycle, and keep them as state. So a window is
+complete when its last tuple is processed, and between windows all tuples are in states: all
+operators resume from the same window.
+
+Rules: R26, X40
 """
 
 from __future__ import annotations
@@ -49,14 +52,15 @@ class CycleRange:
     """Calls the operators of a cycle over the tagged rows of one key range, on one thread.
 
     Args:
-        fused: the columns of what comes and goes.
-        ranges: a key range of each operator, in the order in which they are called.
-        shapes: of the operators.
-        inner: by operator and input port, what of the cycle feeds it.
-        unseen: output ports whose rows only the cycle reads.
+        fused: the columns of the rows that enter and leave the pass.
+        ranges: key range of each operator, in the order in which they are called.
+        shapes: columns of each operator's ports, by name.
+        inner: input port inside the cycle to the output port that feeds it.
+        unseen: output ports that only operators of the cycle read.
         delays: names of the delay operators.
-        port_order: names of input ports, in the order in which their tuples come; by default as
-            they are declared.
+        windows: windows of the pass.
+        port_order: names of input ports, in the order in which their tuples are processed; by
+            default as they are declared.
     """
 
     def __init__(
@@ -89,7 +93,7 @@ class CycleRange:
         self._waiting = 0
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Gives what was emitted, then the states; see `KeyRange.run`."""
+        """Yields the emitted tuples, then the states; see `KeyRange.run`."""
         # Rows arrive sorted by window. A window is computed once the first row of a later one is
         # read, because only then all its tuples are known. The states come first, as rows of the
         # window before the group.
@@ -106,16 +110,18 @@ class CycleRange:
             while window <= self._windows.last:
                 yield from self._go_on(window)
                 window += 1
-        for name, one in self._ranges.items():
-            for batch in one.states():
+        for name, key_range in self._ranges.items():
+            for batch in key_range.states():
                 self._keep(batch, self._fused.states[name])
         yield from self._flush()
 
     def _go_on(self, window: int) -> Iterator[pa.RecordBatch]:
-        """Computes the window whose tuples are all there; before the first one, sets up."""
+        """Computes a window after all its tuples have been read; for the window before the first
+        one, calls `setup`.
+        """
         if window < self._windows.first:
-            for one in self._ranges.values():
-                one.set_up()
+            for key_range in self._ranges.values():
+                key_range.set_up()
             return
         for name in self._delays:
             self._ranges[name].begin(window)
@@ -130,7 +136,9 @@ class CycleRange:
             yield from self._flush()
 
     def _end(self, name: str) -> None:
-        """Gives an operator the tuples of its window, ends it, and hands on what it has emitted."""
+        """Passes the tuples of the current window to an operator, ends its window, and passes on
+        its emitted tuples.
+        """
         for port in self._ports[name]:
             for rows in self._given.get((name, port), ()):
                 self._ranges[name].receive(port, rows)
@@ -151,8 +159,8 @@ class CycleRange:
         self._given.setdefault((name, port), []).append(own)
 
     def _hand_on(self, name: str) -> None:
-        """Keeps what an operator has emitted, as output of the pass and for those of the cycle that
-        read it.
+        """Stores the tuples that an operator has emitted, as output of the pass and as input of its
+        readers in the cycle.
         """
         for batch in self._ranges[name].flush():
             tag = tag_of(batch[SORT_KEY][0].as_py())
@@ -179,7 +187,7 @@ class CycleRange:
         rows: pa.RecordBatch,
         end: str,
     ) -> None:
-        """Refuses a tuple of a key that another key range may have."""
+        """Raises an error for a tuple with a key that may belong to another key range."""
         if self._own_keys is None:
             return
         foreign = excluding(_keys_of(rows, self._shapes[reader].key_of[port]), self._own_keys)
@@ -187,18 +195,15 @@ class CycleRange:
             raise InputError(
                 f'"{end}" sends a tuple of the key {shown(foreign[0])} around the cycle, from '
                 "another key",
-                detail="The cycle is divided by keys, as all its ports have one, and the state of "
-                "that key may be "
-                f'elsewhere. It was to come to port "{port}" of "{reader}".',
+                detail="The cycle is divided by keys, because all its ports have one, so the "
+                "state of that key may be in another task. The tuple was sent to port "
+                f'"{port}" of "{reader}".',
                 hint="Leave the key of the delay operator out: the whole cycle then runs in one "
-                "range, and a tuple may "
-                "go on under any key.",
+                "range, and tuples may have any key.",
             )
 
     def _keep(self, batch: pa.RecordBatch, wide: Columns) -> None:
-        """Keeps rows that an operator has made, with the tag and the columns that they have in the
-        pass.
-        """
+        """Stores rows that an operator has emitted, with their tag and columns in the pass."""
         self._waiting += batch.num_rows
         self._made.setdefault(wide.tag, []).append(wide.placed(batch, self._fused.made))
 
@@ -213,7 +218,7 @@ def stretches(
     batches: Iterable[pa.RecordBatch],
     before: int,
 ) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-    """Gives window, tag and rows for each stretch of rows of one window and tag."""
+    """Yields window, tag and rows for each run of consecutive rows with the same window and tag."""
     for batch in batches:
         places = batch[SORT_KEY].to_numpy()
         cuts = (np.flatnonzero(np.diff(places)) + 1).tolist()

@@ -1,6 +1,4 @@
-"""What a key range has emitted and not handed on yet: tuples of each port, value behind value, and
-batches.
-"""
+"""Collects the tuples that a key range emits, and returns them as tagged Arrow batches."""
 
 from __future__ import annotations
 
@@ -25,23 +23,30 @@ from rewindow.tuple_engine.tagged_rows import (
 )
 
 BATCH = 10_000
-"""Tuples that are made into an Arrow batch at once: more save nothing (measured), and cost
-memory."""
+"""Tuples that are converted to an Arrow batch at once. Larger batches are not faster (measured),
+and need more memory."""
 
 
 class ReadKey(Protocol):
-    """An object that knows the key which the operator reads."""
+    """An object with the key that the operator currently reads."""
 
     key: Any
 
 
 class Emissions:
-    """Takes what an operator emits in the window that is open, and gives it as tagged batches.
+    """Collects the tuples that an operator emits in the open window, and returns them as tagged
+    batches.
+
+    The values of emitted tuples are in one list per port, tuple after tuple. They are converted to
+    an Arrow table when a batch is full, or before a batch that the operator emits itself.
+    `_stretches` has pairs of window and count for the rows of a port; `_foreign` the positions of
+    tuples emitted under another key.
 
     Args:
-        name: of the operator's class, for messages.
+        name: name of the operator's class, for messages.
+        shape: columns of the operator's ports.
+        kept: copies values that the operator could change later.
         before: the window before the group.
-        kept: copies what could be changed afterwards.
     """
 
     def __init__(
@@ -76,17 +81,21 @@ class Emissions:
             self._quicken(port, width)
 
     def _quicken(self, port: str, width: int) -> None:
-        """Lets `emit` append to a port without a look at its values, where they need none."""
+        """Enables the fast path of `emit` for a port, unless its values must be copied
+        or checked.
+        """
         if width and port not in self._shape.errors and self.kept.is_plain(port):
             self._plain[port] = (self._append[port], width)
 
     def follow(self, ports: Iterable[str], reads: ReadKey) -> None:
-        """Marks each tuple of some ports that is emitted under another key than its own: which
-        others come before it depends on the key ranges (O39).
+        """Marks each tuple of some ports that is emitted under another key than its own. Which
+        other tuples precede it depends on the key ranges, so it has no stable position.
 
         Args:
-            ports: they have the columns of the operator's key.
+            ports: ports with the columns of the operator's key.
             reads: has the key under which a tuple is emitted.
+
+        Rules: O39
         """
         for port in ports:
             schema = self._shape.outputs[port].schema
@@ -140,10 +149,10 @@ class Emissions:
         self._quick.update(self._plain)
 
     def end(self) -> None:
-        """Closes the window that is open: what was emitted is its own.
+        """Closes the open window.
 
         Raises:
-            InputError: a tuple was changed after it was emitted, where that is told.
+            InputError: a tuple was changed after it was emitted, if changes are reported.
         """
         if self._window is not None:
             self.kept.check(self._name, self._window)
@@ -152,7 +161,7 @@ class Emissions:
         self._window = None
 
     def _note(self) -> None:
-        """Notes how many of the tuples that wait on each port are of the window that is open."""
+        """Records how many of the collected tuples of each port belong to the open window."""
         if self._window is None:
             return
         for port, values in self._values.items():
@@ -162,16 +171,14 @@ class Emissions:
                 self._noted[port] = count
 
     def is_full(self) -> bool:
-        """Returns whether a batch of tuples waits."""
+        """Returns whether enough tuples for a batch are collected."""
         waiting = self._in_tables
         for port, values in self._values.items():
             waiting += len(values) // (self._shape.widths[port] or 1)
         return waiting >= BATCH
 
     def emitter(self) -> Callable[..., None]:
-        """Returns `emit` for the most frequent: plain values in the order of the columns, in an
-        open window.
-        """
+        """Returns the fast path of `emit`: positional values while a window is open."""
         quick = self._quick
 
         def emit(port: str, *values: Any, **named: Any) -> None:
@@ -201,7 +208,7 @@ class Emissions:
         *,
         is_error: bool = False,
     ) -> None:
-        """Keeps a tuple until its batch is full."""
+        """Adds a tuple to the batch of its port."""
         if self._window is None:
             raise InputError(
                 f"{self._name} emits outside of a window",
@@ -210,13 +217,13 @@ class Emissions:
         self._check_key()
         if port not in self._values:
             raise InputError(
-                f'there is no output port "{port}"',
+                f'unknown output port "{port}"',
                 hint=f"It has: {', '.join(self._values) or 'none'}.",
             )
         if port in self._shape.errors and not is_error:
             raise InputError(
                 f'"{port}" is an error port',
-                hint="Use emit_error, which takes the reason.",
+                hint="Use emit_error, which has a parameter for the reason.",
             )
         if named:
             values = self._by_name(
@@ -228,7 +235,7 @@ class Emissions:
         if len(values) != width:
             names = ", ".join(self._shape.outputs[port].schema.names)
             raise InputError(
-                f'port "{port}" has {width} columns ({names}), {len(values)} values were given'
+                f'port "{port}" has {width} columns ({names}), but {len(values)} values were passed'
             )
         self._append[port](
             (values if self.kept.is_plain(port) else self.kept.copy_of(port, values)) or (None,)
@@ -244,9 +251,7 @@ class Emissions:
         rest = names[len(values) :]
         wrong = sorted(set(named) ^ set(rest))
         if wrong:
-            what = (
-                "is given twice or is none of its columns" if wrong[0] in named else "is not given"
-            )
+            what = "is passed twice or does not exist" if wrong[0] in named else "is missing"
             raise InputError(
                 f'column "{wrong[0]}" of port "{port}" {what}',
                 hint=f"Its columns: {', '.join(names)}.",
@@ -254,18 +259,19 @@ class Emissions:
         return (*values, *map(named.get, rest))
 
     def emit_batch(self, port: str, rows: pa.RecordBatch | pa.Table) -> None:
-        """Keeps rows of a port as a batch; no key is known under which each of them is emitted."""
+        """Adds rows to a port. The keys under which they are emitted are unknown."""
         if self._window is None:
             raise InputError(f"{self._name} emits outside of a window")
         self._check_key()
         columns = self._shape.outputs[port].schema
         if rows.schema.names != columns.names:
             raise InputError(
-                f'port "{port}" has the columns {", ".join(columns.names)}, a batch had '
+                f'port "{port}" has the columns {", ".join(columns.names)}, but a batch had '
                 f"{', '.join(rows.schema.names)}"
             )
-        found = rows if rows.schema == columns else rows.cast(columns)
-        table = found if isinstance(found, pa.Table) else pa.Table.from_batches([found])
+        converted = rows if rows.schema == columns else rows.cast(columns)
+        is_table = isinstance(converted, pa.Table)
+        table = converted if is_table else pa.Table.from_batches([converted])
         if not table.num_rows:
             return
         self.kept.note_batch(port, table)
@@ -280,8 +286,8 @@ class Emissions:
         self._in_tables += table.num_rows
 
     def _seal(self, port: str) -> None:
-        """Builds a table of the tuples that wait on a port, so that those that come after
-        it keep their place.
+        """Converts the collected tuples of a port to a table, so that rows that are added later
+        come after them.
         """
         values = self._values[port]
         if not values:
@@ -289,8 +295,8 @@ class Emissions:
         columns = self._shape.outputs[port].schema
         what = f'port "{port}" of {self._name}'
         width = self._shape.widths[port]
-        # Values of all columns are in one list, tuple after tuple. Every width-th of them is a
-        # column: this is faster than a list for each column and emit.
+        # The values of all columns are in one list, tuple after tuple, so a column is every
+        # width-th value. This is faster than appending to one list per column.
         arrays = []
         for place, field in enumerate(columns):
             arrays.append(
@@ -309,7 +315,7 @@ class Emissions:
         self._sealed[port] += table.num_rows
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """Gives what waits, a batch of each port."""
+        """Yields the collected tuples, one batch per port."""
         self._note()
         self._in_tables = 0
         for port, columns in self._shape.outputs.items():
@@ -334,11 +340,13 @@ class Emissions:
         values: Sequence[pa.Array],
         foreign: Sequence[int] = (),
     ) -> pa.RecordBatch:
-        """Returns rows of one tag with the columns of all tags.
+        """Returns rows of one tag, with the columns of all tags.
 
         Args:
-            stretches: windows, and how many rows of each there are.
-            foreign: places of rows that were emitted under another key than their own.
+            columns: columns of the tag.
+            stretches: windows, and the number of rows of each.
+            values: the values of each column.
+            foreign: positions of rows that were emitted under another key than their own.
         """
         places = []
         counts = []

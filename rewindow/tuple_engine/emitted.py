@@ -1,5 +1,6 @@
-"""What was emitted stays what it was (O43): nested values are copied, and tests are told of those
-that were changed.
+"""Protects emitted tuples from later changes: copies nested values, and reports changes in tests.
+
+Rules: O43
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ class _Emitted(NamedTuple):
 
 
 class EmittedCopies:
-    """Copies what operators emit and could still change: values of nested columns.
+    """Copies emitted values that an operator could still change: values of nested columns.
 
     Args:
         ports: columns of each output port.
-        tells: whether a change is an error; without it, it merely has no effect.
+        tells: whether a change is an error; otherwise it has no effect.
     """
 
     def __init__(self, ports: dict[str, Columns], *, tells: bool) -> None:
@@ -46,21 +47,21 @@ class EmittedCopies:
         self._emitted: list[_Emitted] = []
 
     def is_plain(self, port: str) -> bool:
-        """Returns whether nothing that is emitted on a port can be changed."""
+        """Returns whether the values of a port cannot be changed after they are emitted."""
         return not self._nested[port]
 
     def copy_of(self, port: str, values: Sequence[Any]) -> tuple[Any, ...]:
-        """Returns the values of a tuple, nested ones copied."""
-        found = list(values)
-        for place, name in self._nested[port]:
-            found[place] = copied(values[place])
+        """Returns the values of a tuple, with copies of nested values."""
+        copies = list(values)
+        for index, name in self._nested[port]:
+            copies[index] = copied(values[index])
             if self._tells:
-                self._emitted.append(_Emitted(port, name, values[place], was=found[place]))
-        return tuple(found)
+                self._emitted.append(_Emitted(port, name, values[index], was=copies[index]))
+        return tuple(copies)
 
     def note_batch(self, port: str, rows: pa.Table) -> None:
-        """Notes a batch, whose buffers may be those of a numpy array that the operator still
-        has.
+        """Stores a copy of a batch for comparison, because its buffers may be those of a numpy
+        array that the operator still uses.
         """
         if self._tells:
             copy = rows.take(pa.array(range(rows.num_rows), pa.int64()))
@@ -68,27 +69,26 @@ class EmittedCopies:
                 self._emitted.append(_Emitted(port, name, rows[name], was=copy[name]))
 
     def check(self, operator: str, window: int) -> None:
-        """Says what was changed since it was emitted in a window.
+        """Checks that the tuples of a window were not changed after they were emitted.
 
         Raises:
-            InputError: names operator, port, window and column.
+            InputError: a tuple was changed; the message has operator, port, window and column.
         """
         emitted = self._emitted
         self._emitted = []
-        for one in emitted:
-            if not _is_same(one.given, one.was):
+        for entry in emitted:
+            if not _is_same(entry.given, entry.was):
                 raise InputError(
-                    f'a tuple of port "{one.port}" of {operator}, window {window}, was changed '
+                    f'a tuple of port "{entry.port}" of {operator}, window {window}, was changed '
                     "after it was emitted",
-                    detail=f'Column "{one.column}" was {shown(one.was)}, and is now '
-                    f"{shown(one.given)}. A replay keeps "
-                    "what it was when it was emitted.",
-                    hint="Emit a copy, such as list(self.seen), or change it before.",
+                    detail=f'Column "{entry.column}" was {shown(entry.was)}, and is now '
+                    f"{shown(entry.given)}. A replay stores the value at the time of emission.",
+                    hint="Emit a copy, such as list(self.seen), or change the value before.",
                 )
 
 
 def copied(value: Any) -> Any:
-    """Returns a value with lists, structs and maps of its own."""
+    """Returns a deep copy of a value."""
     if isinstance(value, list):
         return list(map(copied, value))
     if isinstance(value, dict):

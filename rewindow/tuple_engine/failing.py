@@ -1,4 +1,7 @@
-"""Tuples at which `process` of a tuple operator fails, as tasks report them to the driver (R93)."""
+"""Tuples for which `process` of a tuple operator fails, as tasks report them to the driver.
+
+Rules: R93
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class FailingTuple(NamedTuple):
 
 
 class TuplesFailed(Exception):
-    """The pass of a tuple operator failed at some tuples."""
+    """The pass of a tuple operator failed for some tuples."""
 
     def __init__(self, operator: str, tuples: Sequence[FailingTuple]) -> None:
         super().__init__(f'operator "{operator}" failed: {tuples[0].detail}')
@@ -39,8 +42,8 @@ class TuplesFailed(Exception):
 
 def failing_rows(tuples: Iterable[FailingTuple]) -> Iterator[pa.RecordBatch]:
     """Yields tuples as rows of `WRITTEN`."""
-    for one in tuples:
-        row = {"part": _PART, "file": json.dumps(one)}
+    for failing in tuples:
+        row = {"part": _PART, "file": json.dumps(failing)}
         yield pa.RecordBatch.from_pylist([row], schema=WRITTEN)
 
 
@@ -55,13 +58,13 @@ def check_failing(operator: str, rows: Iterable[Mapping[str, Any]]) -> None:
         if row["part"] == _PART:
             tuples.append(FailingTuple(*json.loads(row["file"])))
     # A tuple of a broadcast port fails in several partitions.
-    found = {one[:3]: one for one in sorted(tuples, reverse=True)}
-    if found:
-        raise TuplesFailed(operator, list(found.values()))
+    distinct = {failing[:3]: failing for failing in sorted(tuples, reverse=True)}
+    if distinct:
+        raise TuplesFailed(operator, list(distinct.values()))
 
 
 def error_text(error: str) -> str:
-    """Returns an error as the detail of an error tuple, the same in every run: its first line,
-    without addresses in memory.
+    """Returns an error as the detail of an error tuple: its first line, without memory addresses,
+    so that it is the same in every run.
     """
     return _ADDRESS.sub("0x...", error.partition("\n")[0])[:_DETAIL_LENGTH_MAX]

@@ -1,5 +1,5 @@
-"""Tuple operators on Spark: one pass of Arrow batches over the tagged rows of state and of all
-input ports.
+"""Runs tuple operators on Spark: one pass of Arrow batches over the tagged rows of states and of
+all input ports.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from rewindow.tuple_engine.tagged_rows import (
 )
 
 EMITTED = "_rw_emitted"
-"""The column of an operator's tuples that has the order in which they were emitted."""
+"""The column of an operator's tuples with the order in which they were emitted."""
 FOREIGN_OFFSET = 1 << 62
-"""From here on are the offsets of tuples that were emitted under another key than their own."""
+"""Tuples that were emitted under another key than their own have offsets from this number on."""
 _ORDER = "_rw_order"
 _HASH = "_rw_hash"
 _OFFSET = "offset"
@@ -53,14 +53,14 @@ def emitted_frames(
     state: DataFrame | None,
     context: OperatorContext,
 ) -> dict[str, DataFrame]:
-    """Returns what a group emits on each port: `window_id` and its columns."""
-    found = _parts(
+    """Returns the tuples that a group emits on each port: `window_id` and its columns."""
+    parts = _parts(
         operator,
         inputs,
         state,
         context,
     )
-    return {port: found[port] for port in operator.output_ports()}
+    return {port: parts[port] for port in operator.output_ports()}
 
 
 def states_after(
@@ -69,22 +69,25 @@ def states_after(
     state: DataFrame | None,
     context: OperatorContext,
 ) -> DataFrame:
-    """Returns the state rows after a group, of the same pass; a key that is gone is marked where
-    there are keys.
+    """Returns the rows of state after a group, from the same pass. With a key, rows of removed keys
+    are marked.
     """
-    found = _parts(
+    states = _parts(
         operator,
         inputs,
         state,
         context,
     )[STATE].drop(WINDOW, EMITTED)
     if operator.placing.spread and operator.fields:
-        return _merged(operator, found)
-    return found if operator.state_increments else found.drop(DELETED)
+        return _merged(operator, states)
+    return states if operator.state_increments else states.drop(DELETED)
 
 
 def _merged(operator: TupleOperator, states: DataFrame) -> DataFrame:
-    """Returns the one state of an operator that is spread, from those of its instances (R100)."""
+    """Returns the single state of an operator with `spread`, merged from those of its instances.
+
+    Rules: R100
+    """
     name = type(operator).__name__
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -104,8 +107,8 @@ def _parts(
     state: DataFrame | None,
     context: OperatorContext,
 ) -> Mapping[str, DataFrame]:
-    """Returns what the one pass of a group gives, by port, and the state; in a replay nothing is
-    computed twice.
+    """Returns the results of a group's single pass: the tuples of each port, and the state. In a
+    replay the pass runs only once per group.
     """
     tags = _alone(operator, context).parts
     if context.parts is None:
@@ -143,7 +146,7 @@ def one_pass(
     context: OperatorContext,
     sink: PartSink | None = None,
 ) -> DataFrame:
-    """Returns the tagged rows of what a group emits on all ports, and of the state after it; see
+    """Returns the tagged rows that a group emits on all ports, and of the state after it; see
     `pass_of`.
     """
     given = alone_ports(inputs)
@@ -173,18 +176,24 @@ def pass_of(
     context: OperatorContext,
     sink: PartSink | None = None,
 ) -> DataFrame:
-    """Returns the tagged rows of what the operators of a pass emit on all ports, and of their
-    states after it (X40).
+    """Returns the tagged rows that the operators of a pass emit on all ports, and of their states
+    after it.
 
-    With a sink, tasks give it their rows, and the files that it has written come back.
+    With a sink, tasks pass their rows to it, and the returned rows are the names of the written
+    files.
 
-    Tuples of a window come by port, then by recorded offset; those of an operator in the order in
-    which they were emitted where `EMITTED` has it (O39). Those of a published stream, and all
-    others, come by a hash of their columns (X43, X51).
+    The tuples of a window are processed port by port, then by recorded offset. Tuples of an
+    operator are processed in the order of emission if the column `EMITTED` has it. Those of a
+    published stream, and all others, are processed in the order of a hash of their columns.
 
     Args:
-        inputs: what feeds it from outside, by operator and port.
-        states: those before the group, by operator.
+        one: the pass.
+        inputs: frames of the ports that are fed from outside, by operator and port.
+        states: the states before the group, by operator.
+        context: the group's windows.
+        sink: writes rows to files in a task.
+
+    Rules: O39, X40, X43, X51
     """
     placed = _divided(
         one,
@@ -193,7 +202,7 @@ def pass_of(
         context,
     )
     names = placed.columns
-    # Only ports without an order bring a hash to sort by.
+    # Only ports without an order have a hash column to sort by.
     ordered = placed.sortWithinPartitions(
         SORT_KEY,
         _ORDER,
@@ -220,22 +229,22 @@ def pass_of(
         fused = Pass(members)
         failing: list[FailingTuple] = []
         taken = failing if reports else None
-        made = fused.run(
+        results = fused.run(
             alone,
             meter.count(batches),
             controls=controls,
             failing=taken,
         )
         if sink is not None:
-            made = sink(
+            results = sink(
                 untagged(
                     fused.parts,
                     alone.first - 1,
-                    made,
+                    results,
                 )
             )
         try:
-            yield from made
+            yield from results
         except ForeignTuples as error:
             yield error.rows()
         yield from failing_rows(failing)
@@ -254,9 +263,9 @@ def _divided(
     context: OperatorContext,
 ) -> DataFrame:
     """Returns the tagged rows of inputs and states, each in its partition."""
-    # All ports and states go through one pass of Python: tagged and with shared columns they are
-    # one frame, divided by key and sorted by window, port and offset. Each of its tasks then calls
-    # the operators of one or more key ranges.
+    # All ports and states are processed in one pass of Python. Therefore they are combined into
+    # one frame, with a tag per port and shared columns, which is divided by key and sorted by
+    # window, port and offset. Each task then calls the operators of one or more key ranges.
     session = next(iter(inputs.values())).sparkSession
     division = Division(one, int(session.conf.get("spark.sql.shuffle.partitions", "1")))
     parts = []
@@ -298,38 +307,38 @@ def _tagged(
     before = F.lit(context.first - 1)
     place = (window - before) * F.lit(1 << WINDOW_BITS) + F.lit(columns.tag)
     is_recorded = has_offset and _OFFSET in frame.columns and EMITTED not in frame.columns
-    found = [place.alias(SORT_KEY), *_named(columns)]
+    selected = [place.alias(SORT_KEY), *_named(columns)]
     if partition is not None:
         of_row = partition(_hash(columns.schema), F.col(_OFFSET) if is_recorded else None)
-        found.append(of_row.alias(PARTITION))
+        selected.append(of_row.alias(PARTITION))
     if context.reports_failing:
         key = tuple_key(
             frame,
             columns.schema,
             has_offset=has_offset,
         )
-        found.append(key.alias(TUPLE_KEY))
+        selected.append(key.alias(TUPLE_KEY))
     if EMITTED in frame.columns:
         is_foreign = F.col(EMITTED) >= FOREIGN_OFFSET
         order = F.when(is_foreign, FOREIGN_OFFSET).otherwise(F.col(EMITTED))
-        found += [order.alias(_ORDER), F.when(is_foreign, _hash(columns.schema)).alias(_HASH)]
+        selected += [order.alias(_ORDER), F.when(is_foreign, _hash(columns.schema)).alias(_HASH)]
     elif has_offset and _OFFSET in frame.columns:
-        found.append(F.col(_OFFSET).cast("bigint").alias(_ORDER))
+        selected.append(F.col(_OFFSET).cast("bigint").alias(_ORDER))
     else:
-        found += [bigint(0).alias(_ORDER), _hash(columns.schema).alias(_HASH)]
-    return frame.select(*found)
+        selected += [bigint(0).alias(_ORDER), _hash(columns.schema).alias(_HASH)]
+    return frame.select(*selected)
 
 
 def tuple_key(frame: DataFrame, schema: pa.Schema, *, has_offset: bool) -> Column:
-    """Returns what identifies a tuple of a port within its window in every attempt: the offset of a
-    recorded one, otherwise a hash of its columns, which equal tuples share.
+    """Returns the key that identifies a tuple of a port within its window in every attempt: the
+    offset of a recorded tuple, otherwise a hash of its columns, which equal tuples share.
     """
     is_recorded = has_offset and _OFFSET in frame.columns
     return F.col(_OFFSET).cast("bigint") if is_recorded else _hash(schema)
 
 
 def _hash(schema: pa.Schema) -> Column:
-    """Returns the hash of a port's columns, by their names and as they are declared."""
+    """Returns the hash of a port's columns, by their names and declared types."""
     values = {}
     for field in schema:
         values[field.name] = (_declared(field), _type_of(field))
@@ -337,7 +346,9 @@ def _hash(schema: pa.Schema) -> Column:
 
 
 def _controls(frame: DataFrame, columns: Columns) -> pa.Table:
-    """Returns the control tuples of a group, which go to all tasks with the code: there are few."""
+    """Returns the control tuples of a group. There are few, so they are sent to all tasks together
+    with the code.
+    """
     return control_rows(frame.select(WINDOW, *_named(columns)).toArrow())
 
 
@@ -360,15 +371,15 @@ def _tagged_state(
 
 
 def _at(place: int) -> tuple[Column, Column]:
-    """Returns the place of rows that have no order among each other."""
+    """Returns the sort columns of rows that have no order among each other."""
     return bigint(place).alias(SORT_KEY), bigint(0).alias(_ORDER)
 
 
 def _named(columns: Columns) -> list[Column]:
-    """Returns the columns of a port as it declares them, so that keys of two ports are equal; times
-    as microseconds.
+    """Returns the columns of a port in their declared types, so that the keys of two ports are
+    comparable; times as microseconds.
     """
-    found = []
+    selected = []
     for field, name in zip(
         columns.schema,
         columns.names,
@@ -378,8 +389,8 @@ def _named(columns: Columns) -> list[Column]:
         value = (
             F.unix_micros(column.cast("timestamp")) if pa.types.is_timestamp(field.type) else column
         )
-        found.append(value.alias(name))
-    return found
+        selected.append(value.alias(name))
+    return selected
 
 
 def _declared(field: pa.Field) -> Column:

@@ -1,9 +1,9 @@
-"""One key range of a tuple operator: Arrow batches in, Arrow batches out; the same under Spark and
-in tests.
+"""Runs one key range of a tuple operator: receives and returns Arrow batches, both in Spark and in
+tests.
 
-Everything travels in one stream of tagged rows. In: rows of state first, then tuples by window,
-port and order. Out: a batch of each output port, and rows of state at the end. A column of a tag is
-named by it, so that no names collide.
+All rows are in one stream of tagged rows. Input: rows of state, then tuples by window, port and
+order. Output: a batch per output port, and at the end rows of state. The tagged rows have shared
+columns for all tags, see `tagged_rows`.
 """
 
 from __future__ import annotations
@@ -38,25 +38,33 @@ from rewindow.tuple_engine.tagged_rows import (
 )
 
 _CALLBACKS = ("begin_window", "end_window", "slide", "before_checkpoint")
-"""What is called in every window, where an operator defines it: a call that does nothing is 2 us a
-window."""
+"""Callbacks that are called in every window if the operator defines them. An empty call would cost
+2 us per window."""
 EVERY_KEY = ()
-"""Stands for the keys of a tuple after whose failure no key can be trusted."""
+"""Stands for all keys of a port, after a failure that may have affected any of them."""
 NO_CONTROLS: Mapping[str, Mapping[int, pa.RecordBatch]] = MappingProxyType({})
 
 
 class KeyRange:
-    """Calls a copy of an operator over the tagged rows of one key range, on one thread (O33, O34).
+    """Calls a copy of an operator over the tagged rows of one key range, on one thread.
+
+    The rows are sorted by window and port. A window is opened when the first row of it or of a
+    later window is read, and all windows of the group are opened and closed, including empty ones.
 
     Args:
-        context: its windows are all begun and ended, also without a tuple.
-        shape: of the operator; made anew unless it is given.
-        controls: by control port and window, what comes before the end of the window.
-        followed: output ports whose tuples are marked where their key is another one than that
-            under which they were emitted.
-        tells_changes: whether it is an error to change a tuple after it was emitted; it has no
-            effect anyhow (O43).
-        failing: gets the tuples at which `process` fails; without it the first one ends the run.
+        operator: the operator.
+        context: the group's windows.
+        shape: columns of the operator's ports; computed unless it is given.
+        controls: control port and window to the tuples that are processed before the end of the
+            window.
+        followed: output ports whose tuples are marked if their key differs from the one under which
+            they were emitted.
+        tells_changes: whether changing a tuple after it was emitted is an error; otherwise it has
+            no effect.
+        failing: receives the tuples for which `process` fails; without it the first one ends the
+            run.
+
+    Rules: O33, O34, O43
     """
 
     def __init__(
@@ -124,7 +132,7 @@ class KeyRange:
             self._process[name] = getattr(self._operator, f"process_{name}", None) or by_default
 
     def take(self, key: tuple[Any, ...]) -> None:
-        """Selects the key that is read.
+        """Selects the key to read.
 
         Raises:
             InputError: a broadcast tuple is processed, and another partition may have the key.
@@ -139,11 +147,11 @@ class KeyRange:
         self._state.take(key)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Gives what was emitted, batch by batch, then the state.
+        """Yields the emitted tuples, batch by batch, then the state.
 
         Raises:
             InputError: the operator's code broke a rule.
-            Exception: what the operator's code has raised, with a note of callback, window and
+            Exception: an exception of the operator's code, with a note about callback, window and
                 tuple.
         """
         try:
@@ -160,7 +168,7 @@ class KeyRange:
         yield from self.states()
 
     def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Processes tuples, sorted by window, and yields full batches of what was emitted."""
+        """Processes tuples, sorted by window, and yields full batches of emitted tuples."""
         self.set_up()
         for port, window, rows, stretch in self._runs(batch):
             yield from self._go_on(window)
@@ -172,14 +180,14 @@ class KeyRange:
             yield from self._out.flush()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Ends all windows, and yields the rest of what was emitted."""
+        """Ends all windows, and yields the remaining emitted tuples."""
         self.set_up()
         yield from self._go_on(self._windows.last)
         self.end()
         yield from self._out.flush()
 
     def states(self) -> Iterator[pa.RecordBatch]:
-        """Gives the rows of state."""
+        """Yields the rows of state."""
         for arrays in self._state.rows():
             yield self._out.tagged(
                 self._shape.state,
@@ -188,7 +196,7 @@ class KeyRange:
             )
 
     def set_up(self) -> None:
-        """Calls `setup` for the first time, once the state is loaded."""
+        """Calls `setup` after the state is loaded; later calls have no effect."""
         if not self._is_set_up:
             self._state.begin()
             self._call("setup", self._operator.setup)
@@ -199,7 +207,10 @@ class KeyRange:
         self._call("teardown", self._operator.teardown)
 
     def _tell(self) -> None:
-        """Tells a copy that has been set up which state has been saved (W78, X42)."""
+        """Calls `checkpointed` and `committed` of the operator with the window of the saved state.
+
+        Rules: W78, X42
+        """
         for name in ("checkpointed", "committed"):
             callback = getattr(self._operator, name)
             by_default = getattr(TupleOperator, name)
@@ -211,26 +222,28 @@ class KeyRange:
             if self._state.copied() != before:
                 error = InputError(
                     f"{type(self._operator).__name__} changes its state in {name}",
-                    detail="That state has been saved already, and a replay after a crash would "
-                    "not come to the same.",
+                    detail="That state has already been saved, so a replay after a crash would "
+                    "compute another state.",
                     hint="Change it in process, end_window or before_checkpoint.",
                 )
                 self._note(called, error)
                 raise error
 
     def tear_down_after(self, error: BaseException) -> None:
-        """Closes what setup has opened (O35); what fails then is said beside the error, which it
-        must not hide. Without `setup` it has not opened anything.
+        """Calls `teardown` after an error. If it fails, too, a note about that is added to the
+        first error. Does nothing if `setup` was not called.
+
+        Rules: O35
         """
         if not self._is_set_up:
             return
         try:
             self._call("teardown", self._operator.teardown)
-        except Exception as further:  # noqa: BLE001 - the error that is raised already goes on
+        except Exception as further:  # noqa: BLE001 - the caller raises the first error
             error.add_note(f"teardown failed too: {type(further).__name__}: {further}")
 
     def _go_on(self, window: int) -> Iterator[pa.RecordBatch]:
-        """Ends the window that is open and begins the next ones, up to one."""
+        """Closes the open window and opens the following ones, up to the given window."""
         while self._window < window:
             self.end()
             self.begin(self._window + 1)
@@ -238,7 +251,7 @@ class KeyRange:
                 yield from self._out.flush()
 
     def begin(self, window: int) -> None:
-        """Begins the next window."""
+        """Opens a window."""
         if self._window < self._windows.first:
             self._tell()
         self._window = window
@@ -248,7 +261,7 @@ class KeyRange:
             self._call("begin_window", self._operator.begin_window, window)
 
     def end(self) -> None:
-        """Ends the window that is open, if one is."""
+        """Closes the open window, if there is one."""
         if self._window >= self._windows.first:
             self._take_controls()
             if "end_window" in self._defined and self._closes(self._window):
@@ -267,8 +280,10 @@ class KeyRange:
                 )
 
     def _take_controls(self) -> None:
-        """Calls `process` for the control tuples of the window that is open; no key is read then
-        (O132, O133).
+        """Calls `process` for the control tuples of the open window; no key is selected during the
+        calls.
+
+        Rules: O132, O133
         """
         for port, by_window in self._controls.items():
             if (batch := by_window.get(self._window)) is None:
@@ -293,7 +308,7 @@ class KeyRange:
                 raise
 
     def _note(self, name: str, error: Exception, row: Any = None) -> None:
-        """Notes on an error where it was raised: callback, window and tuple."""
+        """Adds a note to an exception: callback, window and tuple."""
         window = self._operator.__dict__.get("window_id")
         where = f"{name} of {type(self._operator).__name__}" + (
             f", window {window}" if window is not None else ""
@@ -301,25 +316,25 @@ class KeyRange:
         error.add_note(f"in {where}" + (f", at the tuple {shown(row)}" if row is not None else ""))
 
     def _runs(self, batch: pa.RecordBatch) -> Iterator[tuple[str, int, Any, pa.RecordBatch]]:
-        """Yields port, window, rows and tagged rows for each stretch of tuples of one window and
-        port; rows are made once a batch.
+        """Yields port, window, rows and tagged rows for each run of tuples with the same window and
+        port. Rows are converted to Python once per batch.
         """
-        # Rows are sorted, so that a change of the first column is a border between stretches. The
-        # tuples of a port are made once for the whole batch, as an iterator of which each stretch
-        # takes its part: making them stretch by stretch would be slow for short windows.
+        # Rows are sorted, so a run starts wherever the first column changes. The tuples of a port
+        # are created once for the whole batch, as an iterator, and each run consumes its part.
+        # Creating them run by run would be slow for short windows.
         places = batch[SORT_KEY].to_numpy()
         begins = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist()]
-        found = places[begins]
+        firsts = places[begins]
         stretches = zip(
             begins,
             [*begins[1:], len(places)],
-            tag_of(found).tolist(),
+            tag_of(firsts).tolist(),
             strict=True,
         )
         rows: dict[str, Any] = {}
         for (begin, end, tag), window in zip(
             stretches,
-            window_of(found, self._windows.first - 1).tolist(),
+            window_of(firsts, self._windows.first - 1).tolist(),
             strict=True,
         ):
             port = self._names[tag - 1]
@@ -345,7 +360,9 @@ class KeyRange:
         port: str,
         batch: pa.RecordBatch,
     ) -> tuple[Iterator[Any], Iterator[Any]]:
-        """Returns the tuples of a batch and their keys, made one by one as they are asked for."""
+        """Returns iterators over the tuples of a batch and over their keys; both are created on
+        demand.
+        """
         lists = lists_of(batch)
         make = self._shape.rows[port]
         key_of = self._shape.key_of[port]
@@ -358,7 +375,7 @@ class KeyRange:
         return map(make, values), keys
 
     def receive(self, port: str, batch: pa.RecordBatch) -> None:
-        """Takes tuples of the window that is open, with the columns of a port as they travel."""
+        """Processes tuples of the open window, with the columns of a port in the tagged rows."""
         self._take(
             port,
             self._declared(port, batch) if self._in_batches else self._tuples(port, batch),
@@ -372,8 +389,10 @@ class KeyRange:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _take_broadcast(self, port: str, rows: Any) -> None:
-        """Processes tuples of all partitions: no key is read until the operator selects one,
-        and each partition emits for its own keys only (O87, O101).
+        """Processes tuples that every partition receives. No key is selected until the operator
+        selects one, and each partition emits for its own keys only.
+
+        Rules: O87, O101
         """
         # All partitions process the same tuple. An emission without a key would be repeated in each
         # of them, and a new key would get state in each of them.
@@ -413,9 +432,10 @@ class KeyRange:
         rows: Any,
         stretch: pa.RecordBatch,
     ) -> None:
-        """Takes tuples, and reports those at which `process` fails: of each key the first one.
+        """Processes tuples, and reports those for which `process` fails: the first one of each key.
 
-        Only a run without it shows whether later ones fail too.
+        Later tuples of such a key are not processed. Only a run without the first one shows whether
+        they fail, too.
         """
         while stretch.num_rows and EVERY_KEY not in self._failed_keys:
             if self._failed_keys:
@@ -437,15 +457,15 @@ class KeyRange:
         return None
 
     def _keys_of(self, port: str, rows: pa.RecordBatch) -> list[Any]:
-        """Returns the keys of tuples; one for all if what follows a failure cannot be told apart by
-        keys, since the failed call may have changed what is not state.
+        """Returns the keys of tuples, or EVERY_KEY for all tuples if a failure of one key may
+        affect others, because the failed call may have changed attributes that are not keyed state.
         """
         if not self._shape.keys or self._operator.transient or port in self._broadcast:
             return [EVERY_KEY] * rows.num_rows
         return list(self._tuples(port, rows.select(self._shape.inputs[port].names))[1])
 
     def read(self, field: StateField) -> Any:
-        """Returns a field that can be changed in place, of the key that is read."""
+        """Returns the value of a mutable field for the selected key."""
         return self._state.read(field)
 
 
@@ -459,8 +479,8 @@ def torn_down(ranges: Collection[KeyRange]) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        for one in ranges:
-            one.tear_down_after(error)
+        for key_range in ranges:
+            key_range.tear_down_after(error)
         raise
-    for one in ranges:
-        one.tear_down()
+    for key_range in ranges:
+        key_range.tear_down()

@@ -1,10 +1,10 @@
-"""The state of a key range in the hands of an operator: the values of one key at a time are its
+"""The state of a key range, as an operator accesses it: the values of the selected key are its
 attributes.
 
-Values of plain types lie in the operator's own dict while their key is read: what is read and
-assigned most is read and assigned as any attribute. They go into the record of their key when it is
-left, if they have changed. Lists, maps and structs, which can be changed in place, stay in the
-record where there are keys.
+Values of immutable types are stored in the operator's `__dict__` while their key is selected, so
+that reading and assigning them is as fast as for any attribute. When another key is selected,
+changed values are copied to the record of their key. Lists, maps and structs, which are mutable,
+stay in the record if there are keys.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from rewindow.tuple_engine.tagged_rows import TagShape, lists_of
 ROWS = 10_000
 """Rows of state in a batch."""
 NO_KEY = object()
-"""Stands for the key while none is read: no value of a tuple equals it."""
+"""Stands for the key while none is selected; it differs from all values of tuples."""
 
 
 class KeyedState:
-    """The records of all keys of a key range: values of the declared fields, and whether they have
-    changed.
+    """The records of all keys of a key range: a list with the values of the declared fields, and
+    whether they have changed.
 
     Args:
-        shape: of the operator.
+        shape: columns of the operator's ports and state.
         operator: the copy that is called.
 
     Attributes:
-        key: the key that is read; NO_KEY while none is.
-        failed_at: the tuple at which `process` has raised.
+        key: the selected key; NO_KEY if none is.
+        failed_at: the tuple for which `process` has raised an exception.
     """
 
     def __init__(self, shape: TagShape, operator: TupleOperator) -> None:
@@ -58,8 +58,8 @@ class KeyedState:
         self.failed_at: Any = None
 
     def begin(self) -> None:
-        """Takes the only key of an operator without keys; called once what it begins with is
-        loaded.
+        """Selects the only key of an operator without keys; called once, after the
+        state is loaded.
         """
         if not self._keys:
             self._enter(())
@@ -105,8 +105,8 @@ class KeyedState:
         rows: Iterable[Any],
         keys: Iterable[Any],
     ) -> None:
-        """Does what `_enter` and `leave` do, without calling them, unless the operator itself has
-        read another key.
+        """Does the same as `_enter` and `leave` in one loop, for speed; `leave` is only called if
+        the operator has selected another key itself.
         """
         (field,) = self._fields_there
         name = field.name
@@ -120,18 +120,18 @@ class KeyedState:
         try:
             for row, key in zip(rows, keys, strict=False):
                 self.key = key
-                found = find(key)
-                now[name] = value = default if found is None else found[place]
+                record = find(key)
+                now[name] = value = default if record is None else record[place]
                 process(row)
                 if self._moved:
                     self.leave()
                     self._has_key = True
                     self._moved = False
                 elif (new := now[name]) is not value:
-                    if found is None:
-                        found = self._record(key)
-                    found[place] = new
-                    found[-1] = True
+                    if record is None:
+                        record = self._record(key)
+                    record[place] = new
+                    record[-1] = True
         except Exception:
             self.failed_at = row
             raise
@@ -139,29 +139,29 @@ class KeyedState:
     def _enter(self, key: Any) -> None:
         self.key = key
         self._has_key = True
-        found = self._states.get(key)
+        record = self._states.get(key)
         for field in self._fields_there:
-            self._now[field.name] = field.first() if found is None else found[field.place]
+            self._now[field.name] = field.first() if record is None else record[field.place]
 
     def leave(self) -> None:
-        """Puts the values of the key that is read into its record, where they have changed."""
+        """Copies changed values of the selected key to its record."""
         if not self._has_key:
             return
-        found = self._states.get(self.key)
+        record = self._states.get(self.key)
         for field in self._fields_there:
             value = self._now[field.name]
-            if value is not (field.default if found is None else found[field.place]) and not (
-                found is None and field.changes_in_place and value == field.default
+            if value is not (field.default if record is None else record[field.place]) and not (
+                record is None and field.changes_in_place and value == field.default
             ):
-                found = self._record(self.key)
-                found[field.place] = value
-                found[-1] = True
+                record = self._record(self.key)
+                record[field.place] = value
+                record[-1] = True
 
     def without_key(self) -> None:
-        """Leaves no key to be read, but in an operator without keys the only one.
+        """Deselects the key, except in an operator without keys.
 
         Raises:
-            InputError: state was assigned though no key was read.
+            InputError: state was assigned while no key was selected.
         """
         if not self._keys:
             return
@@ -174,57 +174,57 @@ class KeyedState:
             self._now.pop(field.name, None)
 
     def _record(self, key: Any) -> list[Any]:
-        found = self._states.get(key)
-        if found is None:
-            found = self._states[key] = self._new_record()
-        return found
+        record = self._states.get(key)
+        if record is None:
+            record = self._states[key] = self._new_record()
+        return record
 
     def _new_record(self) -> list[Any]:
-        """Returns the record of a key without state: the defaults, not changed yet."""
+        """Returns the record of a key without state: default values, marked as unchanged."""
         return [*(field.first() for field in self._fields), False]
 
     def own(self) -> list[Any]:
-        """Returns the record of the key that is read, to be changed.
+        """Returns the record of the selected key, and marks it as changed.
 
         Raises:
-            InputError: no key is read.
+            InputError: no key is selected.
         """
         if not self._has_key:
             raise self.unkeyed()
-        found = self._record(self.key)
-        found[-1] = True
-        return found
+        record = self._record(self.key)
+        record[-1] = True
+        return record
 
     def unkeyed(self) -> InputError:
-        """Returns the error for state that is used where nothing says of which key."""
+        """Returns the error for using state while no key is selected."""
         return InputError(
-            f"state of {self._name} is used where no tuple says of which key",
+            f"state of {self._name} is used while no key is selected",
             hint="Use `for key in self.keys()`, or `self.at(key)` in process_batch.",
         )
 
     def read(self, field: StateField) -> Any:
-        """Returns a field that can be changed in place, which counts as changed."""
+        """Returns the value of a mutable field for the selected key, and marks it as changed."""
         return self.own()[field.place]
 
     def peek(self) -> list[Any]:
-        """Returns the record of the key that is read, to be read only: that of a key without state
-        is a new one.
+        """Returns the record of the selected key for reading only; default values for a key without
+        state.
 
         Raises:
-            InputError: no key is read.
+            InputError: no key is selected.
         """
         if not self._has_key:
             raise self.unkeyed()
-        found = self._states.get(self.key)
-        return self._new_record() if found is None else found
+        record = self._states.get(self.key)
+        return self._new_record() if record is None else record
 
     def copied(self) -> dict[Any, list[Any]]:
-        """Returns the values of all keys, which later changes do not touch."""
+        """Returns a deep copy of the values of all keys."""
         self.leave()
         return copy.deepcopy(map_values(lambda values: values[:-1], self._states))
 
     def take(self, key: tuple[Any, ...]) -> None:
-        """Takes a key as the one that is read."""
+        """Selects a key."""
         self._move(self._one(key))
 
     def has(self, key: tuple[Any, ...]) -> bool:
@@ -234,7 +234,7 @@ class KeyedState:
 
     def _one(self, key: tuple[Any, ...]) -> Any:
         if len(key) != self._keys:
-            raise InputError(f"the key has {self._keys} columns, {len(key)} values were given")
+            raise InputError(f"the key has {self._keys} columns, but {len(key)} values were passed")
         return key[0] if len(key) == 1 else key
 
     def _move(self, key: Any) -> None:
@@ -243,7 +243,7 @@ class KeyedState:
         self._enter(key)
 
     def each_key(self) -> Iterator[Any]:
-        """Gives the keys with state in their order, each as the one that is read."""
+        """Yields the keys with state in ascending order, and selects each."""
         self.leave()
         for key in sorted(self._states, key=_order):
             if key in self._states:
@@ -253,7 +253,7 @@ class KeyedState:
         self.without_key()
 
     def forget(self) -> None:
-        """Removes the state of the key that is read."""
+        """Removes the state of the selected key."""
         if not self._has_key:
             raise self.unkeyed()
         self._states.pop(self.key, None)
@@ -262,7 +262,7 @@ class KeyedState:
         self._enter(self.key)
 
     def load(self, batch: pa.RecordBatch) -> None:
-        """Takes rows of state."""
+        """Loads rows of state."""
         if not batch.num_rows:
             return
         keys = self._keys
@@ -282,9 +282,10 @@ class KeyedState:
         self._known.update(of_rows)
 
     def rows(self) -> Iterator[list[pa.Array]]:
-        """Gives the rows of keys that changed, and those of keys that are gone; without a key the
-        row, if it says more than the defaults do: whether it does must not depend on where groups
-        end (R86).
+        """Yields the rows of changed and of removed keys. Without a key it yields the single row if
+        it differs from the defaults; whether it does must not depend on where groups end.
+
+        Rules: R86
         """
         if not self._fields:
             return
@@ -307,23 +308,27 @@ class KeyedState:
 
     def _row(self, key: Any) -> tuple[Any, ...]:
         own = (key,) if self._keys == 1 else key
-        found = self._states.get(key)
-        if found is None:
+        record = self._states.get(key)
+        if record is None:
             return (*own, *[None] * len(self._fields), True)
         values = []
-        for field, value in zip(self._fields, found[:-1], strict=True):
+        for field, value in zip(self._fields, record[:-1], strict=True):
             values.append(field.to_stored(value))
         return (*own, *values, False) if self._keys else (*values,)
 
 
 def merge_states(operator: TupleOperator, rows: pa.Table, name: str) -> pa.Table:
-    """Returns the state of all instances of an operator that is spread, one row or none (R100).
+    """Returns the merged state of all instances of an operator with `spread`, one row or none.
 
     Args:
+        operator: the operator.
         rows: the state of each instance.
+        name: name of the operator, for messages.
 
     Raises:
         InputError: `merge` returns no value for a field.
+
+    Rules: R100
     """
     fields = operator.fields
     states: list[Mapping[str, Any]] = []
@@ -334,8 +339,8 @@ def merge_states(operator: TupleOperator, rows: pa.Table, name: str) -> pa.Table
         states.append(state)
     if len(states) < 2:
         return rows
-    # Tasks end in any order. The states are sorted, so that a merge which rounds does the same in
-    # every run.
+    # Tasks end in any order. The states are sorted, so that a merge with rounding errors has the
+    # same result in every run.
     merged = reduce(operator.merge, sorted(states, key=repr))
     missing = sorted({field.name for field in fields} - set(merged))
     if missing:
@@ -351,6 +356,6 @@ def _travelling(column: pa.Field) -> pa.Field:
 
 
 def _order(key: Any) -> Any:
-    """Returns what keys are sorted by: nulls first."""
+    """Returns a sort key for keys; nulls come first."""
     parts = key if isinstance(key, tuple) else (key,)
     return tuple((part is not None, part) for part in parts)

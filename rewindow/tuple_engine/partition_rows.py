@@ -47,15 +47,15 @@ class PartitionMeter:
         # Outside of Spark, as in tests, there is one task.
         task = TaskContext.get()
         seconds = round(time.monotonic() - self._began, 3)
-        found = PartitionRows(task.partitionId() if task else 0, self._rows, seconds)
-        row = {"part": _PART, "file": json.dumps(found)}
+        partition = PartitionRows(task.partitionId() if task else 0, self._rows, seconds)
+        row = {"part": _PART, "file": json.dumps(partition)}
         return pa.RecordBatch.from_pylist([row], schema=WRITTEN)
 
 
 def partitions_reported(rows: Iterable[Mapping[str, Any]]) -> list[PartitionRows]:
     """Returns the partitions that tasks report in rows of `WRITTEN`."""
-    found = []
+    partitions = []
     for row in rows:
         if row["part"] == _PART:
-            found.append(PartitionRows(*json.loads(row["file"])))
-    return found
+            partitions.append(PartitionRows(*json.loads(row["file"])))
+    return partitions

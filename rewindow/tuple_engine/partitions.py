@@ -1,4 +1,7 @@
-"""Divides the tagged rows of a pass between Spark tasks (X55, O85 to O92)."""
+"""Divides the tagged rows of a pass between Spark tasks.
+
+Rules: O85 to O92, X55
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,8 @@ class Division:
         if self._pass.keys:
             rows = union_all(parts, allow_missing=True)
             return self._by_id(rows) if self.is_by_id else rows.repartition(*self._pass.keys)
-        # Spark does not call a task without rows, but each instance must process all windows.
+        # Spark does not call a task without rows, but each instance must process all windows. So
+        # each instance gets one placeholder row.
         instances = self._placing.spread or 1
         marks = spark.range(instances).select(
             F.lit(PLACEHOLDER).cast("bigint").alias(SORT_KEY),
@@ -183,19 +187,22 @@ def _type_of(field: pa.Field) -> DataType:
 
 
 def java_hash_of(column: Column, field: pa.Field) -> Column:
-    """Returns Java's hashCode of a column, as BIGINT; 0 for null (O85)."""
+    """Returns Java's hashCode of a column, as BIGINT; 0 for null.
+
+    Rules: O85
+    """
     kind = _type_of(field)
     if isinstance(kind, BooleanType):
-        found = F.when(column, 1231).otherwise(1237).cast("bigint")
+        hashed = F.when(column, 1231).otherwise(1237).cast("bigint")
     elif isinstance(kind, StringType):
-        found = _java_text(column)
+        hashed = _java_text(column)
     elif field.type == pa.int64():
         # Java folds the upper half of a long into the lower one.
         high = F.shiftrightunsigned(column, 32)
-        found = _as_int(column.bitwiseXOR(high).bitwiseAND(F.lit(_INT - 1)))
+        hashed = _as_int(column.bitwiseXOR(high).bitwiseAND(F.lit(_INT - 1)))
     else:
-        found = column.cast("bigint")
-    return F.when(column.isNull(), F.lit(0).cast("bigint")).otherwise(found)
+        hashed = column.cast("bigint")
+    return F.when(column.isNull(), F.lit(0).cast("bigint")).otherwise(hashed)
 
 
 def _java_text(column: Column) -> Column:
@@ -226,10 +233,10 @@ def _java_text(column: Column) -> Column:
 
 def _java_list(hashes: Sequence[Column]) -> Column:
     """Returns the hashCode of a java.util.List of values with these hashes."""
-    found = F.lit(1).cast("bigint")
-    for one in hashes:
-        found = (found * 31 + one).bitwiseAND(F.lit(_INT - 1))
-    return _as_int(found)
+    hashed = F.lit(1).cast("bigint")
+    for item in hashes:
+        hashed = (hashed * 31 + item).bitwiseAND(F.lit(_INT - 1))
+    return _as_int(hashed)
 
 
 def _as_int(column: Column) -> Column:

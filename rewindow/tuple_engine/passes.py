@@ -1,5 +1,7 @@
-"""What is computed in one pass of tagged rows: one operator, or those of a cycle, each with tags of
-its own (X40).
+"""A pass: one operator, or the operators of a cycle or chain, computed over one stream of tagged
+rows. Each operator has separate tags.
+
+Rules: X40
 """
 
 from __future__ import annotations
@@ -34,13 +36,13 @@ from rewindow.tuple_engine.tagged_rows import (
 )
 
 TAGS = 1000
-"""Tags of one operator: those of the second of a cycle begin here."""
+"""Number of tags reserved for each operator of a pass."""
 ALONE = ""
-"""The name of an operator that is in no cycle."""
+"""The name of the only operator in a pass."""
 Item = TypeVar("Item")
 NO_TABLES: Mapping[OperatorPort, pa.Table] = MappingProxyType({})
 STATE = ""
-"""The part of an operator's rows that is state: no port has this name."""
+"""The name of an operator's state among its parts; no port has this name."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,12 @@ class Member:
     """An operator in a pass.
 
     Attributes:
-        inner: by input port, the operator of the same pass and its output port that feed it.
-        unordered: input ports on which the column `offset` names no order (X43, X51).
-        followed: output ports whose order of emission another operator follows (O39).
-        unseen: output ports that nothing outside of the pass reads: their rows stay inside.
+        inner: input port to the operator of the same pass, and its output port, that feed it.
+        unordered: input ports without a recorded order, where the column `offset` is meaningless.
+        followed: output ports whose order of emission another operator relies on.
+        unseen: output ports that are only read inside the pass.
+
+    Rules: O39, X43, X51
     """
 
     operator: TupleOperator
@@ -63,18 +67,18 @@ class Member:
 
 
 class Pass:
-    """The operators of a pass and the columns of its tagged rows; ports and states are known by
-    operator and name.
+    """The operators of a pass and the columns of its tagged rows. Ports and states are identified
+    by operator and name.
 
     Attributes:
-        members: in the order in which they are called.
-        inputs: of the ports that are fed from outside of the pass; `controls` of those that go to
-            every key range.
-        keys: columns of the tagged rows by which the pass is divided into key ranges; without any
-            it runs in one.
+        members: the operators, in the order in which they are called.
+        inputs: columns of the ports that are fed from outside of the pass.
+        controls: columns of the ports whose tuples go to every key range.
+        keys: columns of the tagged rows by which the pass is divided into key ranges; without keys
+            it has one range.
         broadcast: input ports whose tuples go to all partitions.
         codec: how keys are hashed, None if no port declares it.
-        loaded, states: columns of the states that come in, and of those that come out, by operator.
+        loaded, states: operator name to the columns of its loaded state, and of its new state.
     """
 
     def __init__(self, members: Mapping[str, Member]) -> None:
@@ -109,13 +113,15 @@ class Pass:
 
     @property
     def placing(self) -> Placing:
-        """How it is divided between tasks, as its operators declare it now."""
+        """How it is divided between tasks, from the current attributes of its operators."""
         placings = [member.operator.placing for member in self.members.values()]
-        return next((one for one in placings if one != AS_SPARK), AS_SPARK)
+        return next((placing for placing in placings if placing != AS_SPARK), AS_SPARK)
 
     @property
     def parts(self) -> dict[str, Columns]:
-        """What comes out, as PORT and nothing for state; in a cycle with OPERATOR/ before it."""
+        """The columns of its results, by PORT, or an empty name for the state. With several
+        operators the name is OPERATOR/PORT.
+        """
         parts = {}
         for name, columns in self.states.items():
             parts[_part(name, STATE)] = columns
@@ -136,12 +142,13 @@ class Pass:
         unseen: Collection[PortHandle] = (),
         followed: Callable[[str], frozenset[str]] = lambda operator: frozenset(),
     ) -> Pass:
-        """Returns the pass of an operator, or of those of a cycle in the order in which they are
-        called.
+        """Returns the pass of an operator, or of several in the order in which they are called.
 
         Args:
-            unseen: ports that nothing outside of the pass reads.
-            followed: returns the output ports of an operator whose order another one follows.
+            unit: the operators.
+            unseen: ports that are only read inside the pass.
+            followed: returns the output ports of an operator whose order another operator relies
+                on.
         """
         if len(unit) == 1:
             return cls({ALONE: _member(unit[0], set(), unseen, followed(unit[0].name))})
@@ -162,12 +169,19 @@ class Pass:
         port_order: Iterable[str] = (),
         failing: list[FailingTuple] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Gives what one key range emits and its state, see `KeyRange` and `CycleRange`.
+        """Yields the tuples that one key range emits, then its state, see `KeyRange` and
+        `CycleRange`.
 
         Args:
-            shapes: of the operators; made anew unless they are given.
-            controls: `window_id` and columns of what every key range gets, see `control_rows`.
-            failing: takes the tuples at which the operator fails; only of one that is alone.
+            context: the group's windows.
+            batches: the tagged rows of the key range.
+            shapes: columns of the operators; computed unless they are given.
+            controls: `window_id` and columns of the tuples that every key range receives, see
+                `control_rows`.
+            tells_changes: see `KeyRange`.
+            port_order: see `CycleRange`.
+            failing: receives the tuples for which the operator fails; only for a pass of one
+                operator.
         """
         shapes = shapes or self.shapes()
         ranges = {}
@@ -215,12 +229,12 @@ class Pass:
         ).run(batches)
 
     def shapes(self) -> dict[str, TagShape]:
-        """Returns the shape of each operator, which all key ranges share."""
+        """Returns the columns of each operator, which all key ranges share."""
         return map_values(lambda member: TagShape(member.operator), self.members)
 
     def _keys(self) -> list[str]:
-        """Returns the columns by which all ports of all operators are keyed alike; none where they
-        are not.
+        """Returns the key columns if all keyed ports of all operators have keys of the same types;
+        otherwise none.
         """
         keys = {}
         for member in self.members.values():
@@ -240,31 +254,32 @@ class Pass:
 
 
 def control_rows(rows: pa.Table) -> pa.Table:
-    """Returns control tuples, `window_id` first, in the order of their values; equal ones are one
-    (O133, X44).
+    """Returns control tuples, `window_id` first, in the order of their values, without duplicates.
+
+    Rules: O133, X44
     """
     # Every key range may emit the same control tuple, in any order. Sorting by the text of all
     # values, and taking the first row of each text, makes the result the same in every run.
     columns = [column.to_pylist() for column in rows.columns]
-    places: dict[str, int] = {}
-    for place, row in enumerate(zip(*columns, strict=True)):
-        places.setdefault(repr(row), place)
-    return rows.take(pa.array(map(places.get, sorted(places)), pa.int64()))
+    indexes: dict[str, int] = {}
+    for index, row in enumerate(zip(*columns, strict=True)):
+        indexes.setdefault(repr(row), index)
+    return rows.take(pa.array(map(indexes.get, sorted(indexes)), pa.int64()))
 
 
 def alone_ports(by_port: Mapping[str, Item]) -> dict[OperatorPort, Item]:
-    """Returns what the ports of an operator have, by the operator's place in its pass."""
+    """Returns a mapping by port name as one by (operator, port), for a pass of one operator."""
     return {(ALONE, port): item for port, item in by_port.items()}
 
 
 def _by_window(rows: pa.Table) -> dict[int, pa.RecordBatch]:
-    found = {}
+    by_window = {}
     for window in rows[WINDOW].unique().to_pylist():
         of_window = (
             rows.filter(pc.equal(rows[WINDOW], window)).drop_columns(WINDOW).combine_chunks()
         )
-        found[window] = of_window.to_batches()[0]
-    return found
+        by_window[window] = of_window.to_batches()[0]
+    return by_window
 
 
 def _part(member: str, port: str) -> str:

@@ -1,5 +1,5 @@
-"""The copy of an operator that is called: its attributes are plain ones, read and assigned without
-a call.
+"""The copy of an operator that the engine calls. Its state fields are plain attributes, so that
+reading and assigning them is fast.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from rewindow.tuple_engine.tagged_rows import TagShape
 
 
 class StateReader(Protocol):
-    """The key range through which a running copy reads its state."""
+    """The key range that a running copy belongs to."""
 
     def unkeyed(self) -> InputError:
-        """Returns the error of reading state while no key is read."""
+        """Returns the error for using state while no key is selected."""
 
 
 class _NoKey:
-    """What stands for a field of state while no key is read; while one is, its value lies in the
-    operator's dict.
+    """The descriptor of a state field. It is only called while no key is selected; otherwise the
+    value is in the operator's `__dict__`.
     """
 
     def __get__(
@@ -54,8 +54,8 @@ def running_copy(
 
 @cache
 def _running_class(kind: type, names: tuple[str, ...]) -> type:
-    """Returns the class of running copies: the operator's own, without what pydantic does at each
-    assignment.
+    """Returns the class of running copies: a subclass of the operator's class without pydantic's
+    checks of assignments.
     """
     own = {
         "__module__": kind.__module__,
@@ -75,8 +75,8 @@ def _running_class(kind: type, names: tuple[str, ...]) -> type:
 
 
 def check_assigned(operator: TupleOperator, given: Mapping[str, Any]) -> None:
-    """Refuses what a callback has assigned and is neither state nor transient: it would be lost
-    after the group (X49).
+    """Checks that callbacks have only assigned state and transient attributes. Other attributes
+    would be lost after the group.
 
     Args:
         operator: the running copy.
@@ -84,6 +84,8 @@ def check_assigned(operator: TupleOperator, given: Mapping[str, Any]) -> None:
 
     Raises:
         InputError: names the attribute.
+
+    Rules: X49
     """
     now = operator.__dict__
     for name in now:

@@ -1,10 +1,10 @@
-"""The rows that go through a tuple operator: tagged by port, in Arrow, and what they are in the
-hands of its code.
+"""The Arrow rows that tuple operators process: rows of all ports and of the state, tagged by port,
+and their conversion to Python.
 
-State is tag 0, ports count from 1. The first column says window and tag in one number, by which
-rows are sorted: the windows of a group count from 1, state comes before them, and a row that is
-nothing before all. Columns of one type are shared by all tags, so that a row is hardly wider than
-the widest of them: each column more costs every row its way to Python and back
+State has tag 0, ports count from 1. The first column contains window and tag in one number, by
+which rows are sorted. The windows of a group count from 1, state rows come before them, and
+placeholder rows before all. Columns of one type are shared by all tags, so that a row has few more
+columns than the widest port: each column costs time for every row on its way to Python and back
 (docs/decisions/0027-shared-columns.md).
 """
 
@@ -30,21 +30,21 @@ SORT_KEY = "_rw_place"
 WINDOW = "window_id"
 DELETED = "_rw_gone"
 TAG_BITS = 20
-"""Bits of a place that are the tag: a cycle may have a thousand operators, a group 2**42
+"""Bits of a sort key for the tag, enough for a cycle of a thousand operators and a group of 2**42
 windows."""
 FOREIGN = 1 << TAG_BITS
-"""The bit of a place that marks a tuple which was emitted under another key than its own."""
+"""The bit of a sort key that marks a tuple that was emitted under another key than its own."""
 WINDOW_BITS = TAG_BITS + 1
-"""Bits of a place below the window."""
+"""Bits of a sort key below the window."""
 IS_FOREIGN = "_rw_foreign"
-"""The column of rows without tags that has this mark; rows that none has are without it."""
+"""The column with this mark in rows without tags; absent if no row has the mark."""
 PLACEHOLDER = -1
-"""The place of a row that is nothing: a key range that has no other is called all the same."""
+"""The sort key of a placeholder row, which makes Spark call a key range without other rows."""
 Part = TypeVar("Part")
 OperatorPort = tuple[str, str]
 """An operator and its port."""
 _Getter: Any = type(vars(namedtuple("_Pair", ("first", "second")))["first"])
-"""What reads a place of a tuple: a third of the time of a property."""
+"""The descriptor that reads an item of a namedtuple: three times as fast as a property."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Columns:
     Attributes:
         tag: its number; 0 is state.
         schema: the columns as the port declares them.
-        key: names of those that are its key.
+        key: names of the key columns.
     """
 
     tag: int
@@ -63,8 +63,8 @@ class Columns:
 
     @cached_property
     def names(self) -> list[str]:
-        """Their names in the tagged rows: by type, counted; the key's first, so that all tags have
-        it in the same.
+        """Their names in the tagged rows: type and number. Key columns come first, so that they are
+        the same for all tags.
         """
         names = [""] * len(self.schema)
         counts = Counter[str]()
@@ -79,14 +79,14 @@ class Columns:
 
     @cached_property
     def stored(self) -> pa.Schema:
-        """The columns as they travel: timestamps as microseconds, since Python takes 400 times as
-        long for them.
+        """The columns with the types in the tagged rows: timestamps as microseconds, because Python
+        needs 400 times as long for timestamps.
         """
         types = map(plain_type, self.schema.types)
         return pa.schema(list(zip(self.names, types, strict=True)))
 
     def renamed(self, batch: pa.RecordBatch, reader: Columns) -> pa.RecordBatch:
-        """Returns rows of this port with the places and columns of a port that reads it."""
+        """Returns rows of this port with the sort keys and columns of a port that reads it."""
         # Emitted rows are renamed, not copied: only the names of columns in the tagged rows differ
         # between the port that emits and the one that receives.
         given = dict(zip(self.schema.names, self.names, strict=True))
@@ -97,27 +97,27 @@ class Columns:
         )
 
     def placed(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        """Returns rows that an operator has made, with this tag and the columns of a whole pass."""
+        """Returns rows that an operator has emitted, with this tag and the columns of a
+        whole pass.
+        """
         values = {SORT_KEY: self.places(batch)}
         for name in self.names:
             values[name] = batch[name]
         arrays = []
         for field in schema:
-            found = values.get(field.name)
-            arrays.append(pa.nulls(batch.num_rows, field.type) if found is None else found)
+            column = values.get(field.name)
+            arrays.append(pa.nulls(batch.num_rows, field.type) if column is None else column)
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def places(self, batch: pa.RecordBatch) -> pa.Array:
-        """Returns the places of rows, with this tag."""
+        """Returns the sort keys of rows, with this tag."""
         places = batch[SORT_KEY].to_numpy()
         return pa.array(places - tag_of(places) + self.tag)
 
 
 @cache
 def _name_of(kind: pa.DataType) -> str:
-    """Returns what columns of a type are called: a name of letters and digits, which no other type
-    has.
-    """
+    """Returns the part of a column's name that identifies its type, in letters and digits."""
     text = str(kind)
     if text.isidentifier():
         return text
@@ -125,7 +125,7 @@ def _name_of(kind: pa.DataType) -> str:
 
 
 def loaded_tag(operator: TupleOperator) -> Columns:
-    """Returns the columns of state rows that come in."""
+    """Returns the columns of loaded state rows."""
     return Columns(
         0,
         _declared(operator.state_columns()),
@@ -134,9 +134,7 @@ def loaded_tag(operator: TupleOperator) -> Columns:
 
 
 def state_tag(operator: TupleOperator) -> Columns:
-    """Returns the columns of state rows that come out; where there are keys the last one says that
-    one is gone.
-    """
+    """Returns the columns of new state rows; with a key, the last column marks a removed key."""
     loaded = loaded_tag(operator)
     if not (loaded.key and operator.fields):
         return loaded
@@ -152,7 +150,9 @@ def input_tags(operator: TupleOperator) -> dict[str, Columns]:
 
 
 def output_tags(operator: TupleOperator) -> dict[str, Columns]:
-    """Returns the columns of each output port; an error port has those that say why, too."""
+    """Returns the columns of each output port; an error port also has those for reason, position
+    and detail.
+    """
     tags = {}
     for tag, (name, port) in enumerate(operator.output_ports().items(), 1):
         schema = pa.schema([*port.schema, *GIVEN]) if port.error else port.schema
@@ -169,7 +169,7 @@ def tagged_schema(tags: Iterable[Columns]) -> pa.Schema:
 
 
 def by_tag(tags: Mapping[Part, Columns]) -> dict[int, Part]:
-    """Returns for each tag the port, or other part, whose columns have it."""
+    """Returns tag to the port, or other part, that it belongs to."""
     parts = {}
     for part, columns in tags.items():
         parts[columns.tag] = part
@@ -177,27 +177,29 @@ def by_tag(tags: Mapping[Part, Columns]) -> dict[int, Part]:
 
 
 def in_port_order(ports: Iterable[str], order: Iterable[str]) -> list[str]:
-    """Returns ports in a given order; those that it does not name come first."""
+    """Returns ports in a given order; ports that are not in it come first."""
     last = list(order)
     return sorted(ports, key=lambda port: last.index(port) if port in last else -1)
 
 
 def sort_key(window: int, tag: int, before: int) -> int:
-    """Returns what stands in the first column.
+    """Returns the value of the first column.
 
     Args:
+        window: the window.
+        tag: the tag.
         before: the window before the first one of the group.
     """
     return (window - before) * (1 << WINDOW_BITS) + tag
 
 
 def tag_of(place: Any) -> Any:
-    """Returns the tag of a place, or those of an array of places."""
+    """Returns the tag of a sort key, or the tags of an array of them."""
     return place & ((1 << TAG_BITS) - 1)
 
 
 def window_of(place: Any, before: int) -> Any:
-    """Returns the window of a place, or those of an array of places."""
+    """Returns the window of a sort key, or the windows of an array of them."""
     return (place >> WINDOW_BITS) + before
 
 
@@ -210,8 +212,8 @@ def untagged(
     before: int,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[tuple[str, pa.Table]]:
-    """Gives `window_id` and the columns of each batch, whose rows are of one tag, as they are
-    declared; and `IS_FOREIGN` where a row has that mark.
+    """Yields, for each batch with rows of one tag, `window_id` and the columns with their declared
+    names and types; also `IS_FOREIGN` if a row has that mark.
     """
     parts = by_tag(tags)
     for batch in batches:
@@ -234,16 +236,16 @@ def _declared_values(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 class TagShape:
-    """What all key ranges of an operator share, made once: the columns of its tags, its ports, its
-    keys.
+    """Properties of an operator that all its key ranges share and that are computed once: the
+    columns of its tags, its ports, and its keys.
 
     Attributes:
-        sent, made: columns of the tagged rows that come in, and of those that come out.
-        loaded, state: those of state rows among them.
-        attributes: fields of state that are plain attributes while their key is read.
-        rows: of each input port, the class of its tuples.
-        key_of: of each input port, the places of its key.
-        widths: of each output port, the number of its columns.
+        sent, made: columns of the tagged rows that it receives, and of those that it emits.
+        loaded, state: columns of the loaded and of the new state rows.
+        attributes: state fields that are plain attributes while their key is selected.
+        rows: input port to the class of its tuples.
+        key_of: input port to the indexes of its key columns.
+        widths: output port to the number of its columns.
         errors: its error ports.
     """
 
@@ -295,7 +297,7 @@ def as_travelling(column: pa.Array) -> pa.Array:
 
 
 def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Returns a column as one array, also where it has no rows."""
+    """Returns a column as one contiguous array, also if it has no rows."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     return (
@@ -306,7 +308,7 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def row_class(port: str, schema: pa.Schema) -> type:
-    """Returns a tuple with the port's columns as attributes, whatever they are called."""
+    """Returns a tuple class with the port's columns as attributes, whatever their names are."""
     fields = {name: _Getter(place, "") for place, name in enumerate(schema.names)}
 
     def show(self: tuple[Any, ...]) -> str:

@@ -250,7 +250,7 @@ def test_key_column_with_a_reserved_name_is_rejected_only_for_counts() -> None:
     app.output("by_time", windows["fired"], key=["window_begin_us"])
     validate(app, recorded={"clicks": columns})
     app.output("balance", windows["counts"], key=["tuples"])
-    with pytest.raises(ValidationFailed, match="column name is there twice"):
+    with pytest.raises(ValidationFailed, match="column names differ only by case"):
         validate(app, recorded={"clicks": columns})
 
 
