@@ -1,4 +1,6 @@
-"""From a wish to a plan: request, inputs, start state, forecast, staged tables. Starts no JVM."""
+"""Plans a replay: from a request to inputs, start state, forecast and staged tables.
+Starts no JVM.
+"""
 
 from rewindow.planning.planner import create_replay, draft_plan
 from rewindow.planning.request import PlanPreview, ReplayRequest

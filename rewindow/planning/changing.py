@@ -1,4 +1,7 @@
-"""Changes a property of an operator while its replay runs, from a window on (X10, O26, O27)."""
+"""Changes a property of an operator while its replay runs, effective from a window on.
+
+Rules: O26, O27, X10
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from rewindow.state.changes import ChangeLog, container_log
 
 
 def change_log(config: Config, plan: Plan) -> ChangeLog:
-    """Returns the changes of a replay, with those of all of its containers."""
+    """Returns the log of a replay's changes, with those of all of its containers."""
     root = config.replay_root(plan.replay_id)
     changes = [*plan.changes]
     if plan.is_divided:
@@ -35,31 +38,30 @@ def set_property(
     *,
     from_window: int | None = None,
 ) -> PropertyChange:
-    """Gives a changeable property another value from a window on; a replay that runs notices it at
+    """Sets a changeable property to another value from a window on. A running replay applies it at
     its next group.
 
-    Every attempt computes a window with the same values. Whoever replays the range as it was, such
-    as a repair, makes the same changes at the same windows.
+    Every attempt computes a window with the same values. A replay that repeats the range, such as a
+    repair, makes the same changes at the same windows.
 
     Args:
-        config: settings in force.
+        config: current settings.
         replay_id: a replay that has not ended.
         path: operator.property.
-        value: the new one; a text is read as on the command line.
-        from_window: the first window that it holds in; by default the first one that is not begun
-            yet.
+        value: the new value; a text is interpreted as on the command line.
+        from_window: the first window with the value; by default the first one that has not started.
 
     Raises:
-        InputError: the replay has ended, the window was begun, there is no such operator or
-            property, it is not changeable, or it does not take the value; the operator is in a
-            container that is reused.
-        RangeError: the window is not of the replay.
+        InputError: the replay has ended; the window has started; the operator or property does not
+            exist, is not changeable, or rejects the value; the operator is in a container that is
+            reused.
+        RangeError: the window is not in the range of the replay.
     """
     ledger = Ledger.open(config.ledger_url)
     row = ledger.replays.get(replay_id)
     if row.state not in RUNNABLE:
         raise InputError(
-            f'replay "{replay_id}" is {row.state}: none of its windows is still to be computed',
+            f'replay "{replay_id}" is {row.state}: it has no window left to compute',
             hint=f"Replay the range again with --set {path}=VALUE.",
         )
     plan = row.read_plan()
@@ -73,14 +75,14 @@ def set_property(
         window = first if from_window is None else from_window
         if window not in plan.range:
             raise RangeError(
-                f"window {window} is not of the replay, whose range is {plan.range}"
+                f"window {window} is not in the range of the replay, {plan.range}"
                 if from_window is not None
-                else f"every window of {part} was begun, up to {begun}"
+                else f"every window of {part} has started, up to {begun}"
             )
         if window < first:
             raise InputError(
-                f"window {window} was begun with the value that {path} has now",
-                detail=f"Windows up to {begun} were begun.",
+                f"window {window} has already started with the current value of {path}",
+                detail=f"Windows up to {begun} have started.",
                 hint=f"Change it from a later window on: --from-window {first}",
             )
         return PropertyChange(
@@ -96,7 +98,7 @@ def set_property(
     log = change_log(config, plan)
     part = "the replay"
     if plan.is_divided:
-        container = next(one for one in plan.containers if given.operator in one.operators)
+        container = next(part for part in plan.containers if given.operator in part.operators)
         part = f'container "{container.name}"'
         if container.reused:
             raise InputError(
@@ -104,6 +106,6 @@ def set_property(
                 hint=f"Replay the range again with --set {path}=VALUE.",
             )
         log = container_log(config.replay_root(replay_id), container.name)
-    made = log.add(change)
+    added = log.add(change)
     ledger.replays.keep_changes(replay_id, change_log(config, plan).changes())
-    return made
+    return added

@@ -1,8 +1,10 @@
 """Plans of single containers: the plan of the replay, restricted to a part of the graph. Streams of
-other containers are inputs of it (X53).
+other containers are its inputs.
 
 The plan of a container is created when the containers that it reads have ended. It pins the
-versions of their tables, so that all attempts read the same rows (R62).
+versions of their tables, so that all attempts read the same rows.
+
+Rules: R62, X53
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from rewindow.recovery import (
     guarantee,
     path_in,
 )
+from rewindow.sequences import names_of
 from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.delta import total_size
@@ -40,7 +43,7 @@ from rewindow.windows import WindowRange, to_ranges
 SHORT_GROUPS = 4
 """Commit groups of a short replay."""
 SHORT_WINDOWS_MIN = 64
-"""A replay of fewer windows is not divided into groups for its shortness."""
+"""A short replay with fewer windows is not divided into several groups."""
 SHORT_TUPLES_MAX = 2_000_000
 """A replay of more tuples is not short."""
 
@@ -48,26 +51,26 @@ SHORT_TUPLES_MAX = 2_000_000
 def unfinished(config: Config, plan: Plan) -> list[ContainerPlan]:
     """Returns the containers of a replay that have not ended, in the order of the graph."""
     replays = Ledger.open(config.ledger_url).replays
-    found = []
+    remaining = []
     for container in plan.containers if plan.is_divided else ():
         replay_id = container_id(plan.replay_id, container.name)
         known = replays.find(replay_id)
         if known is None or known.state in RUNNABLE or _has_lost_commits(config, replay_id):
-            found.append(container)
-    return found
+            remaining.append(container)
+    return remaining
 
 
 def container_to_run(config: Config, plan: Plan, name: str = "") -> ContainerPlan | None:
-    """Returns a container if it has not ended; without a name the first one that has not. None if
-    it has, or all have.
+    """Returns the named container if it has not ended; without a name the first one that has not.
+    None if it has ended, or all have.
 
     Raises:
-        InputError: there is no such container, or one that it reads has not ended.
+        InputError: the container does not exist, or one that it reads has not ended.
     """
-    still = unfinished(config, plan)
-    names = [one.name for one in still]
+    remaining = unfinished(config, plan)
+    names = names_of(remaining)
     if not name:
-        return still[0] if still else None
+        return remaining[0] if remaining else None
     container = plan.container_named(name)
     for upstream in container.after:
         if upstream in names:
@@ -80,8 +83,8 @@ def container_to_run(config: Config, plan: Plan, name: str = "") -> ContainerPla
 
 
 def plan_container(config: Config, plan: Plan, container: ContainerPlan) -> str:
-    """Returns the id of a container whose upstream containers have ended; it is planned if it has
-    no plan yet.
+    """Returns the replay id of a container whose upstream containers have ended, after creating its
+    plan if it has none yet.
 
     Raises:
         TableError: a stream between two containers is damaged, or lacks its last commits.
@@ -104,7 +107,9 @@ def plan_container(config: Config, plan: Plan, container: ContainerPlan) -> str:
 
 
 def _has_lost_commits(config: Config, replay_id: str) -> bool:
-    """Returns whether a container that had ended has to compute again what its tables have lost."""
+    """Returns whether the tables of an ended container have lost commits, so that it must compute
+    windows again.
+    """
     root = config.replay_root(replay_id)
     plan = plan_in(root)
     return bool(lost_commits(plan, staged_positions(root, plan)))
@@ -183,7 +188,7 @@ def in_container(
     plan: Plan,
     container: ContainerPlan,
 ) -> Plan:
-    """Returns a plan with the mode of a container, and with the bound on windows that a crash may
+    """Returns a plan with the mode of a container, and with the limit of windows that a crash may
     lose there.
     """
     bound = config.replay.loss_windows_max if container.mode.may_lose else None
@@ -196,10 +201,11 @@ def output_plan(
     output: Output,
     plan: Plan,
 ) -> OutputPlan:
-    """Returns the description of an output in a plan.
+    """Returns the entry of an output in a plan.
 
     Args:
         app: the application, or the part of it that the plan covers.
+        output: the output.
         plan: a plan with the mode in which the output is written.
     """
     # States in other containers decide rows too, so the whole graph counts.
@@ -245,11 +251,11 @@ def group_bound(
     inputs: list[InputPlan],
     bound: int | None,
 ) -> int | None:
-    """Returns the maximum number of windows in a commit group that is sized by time.
+    """Returns the largest number of windows in a commit group whose size is chosen by time.
 
     A short replay would fit into one group. Then it would show no progress, and a crash would keep
-    none of its windows. So it gets a few groups, and each additional one costs about half a second.
-    A longer replay starts with a smaller group anyway.
+    none of its windows. So it is divided into a few groups; each additional one costs about half a
+    second. A longer replay starts with a smaller group anyway.
     """
     tuples = 0
     for entry in inputs:
@@ -266,14 +272,14 @@ def _pinned(
     source: PortHandle,
     end: int | None,
 ) -> InputPlan:
-    """Returns a port of another container as an input: the current versions of its table and its
+    """Returns a port of another container as an input, at the current versions of its table and its
     seals.
     """
-    container = next(one.name for one in plan.containers if source.operator in one.operators)
+    container = next(part.name for part in plan.containers if source.operator in part.operators)
     root = config.replay_root(container_id(plan.replay_id, container))
     upstream = plan_in(root)
     wanted = (source.operator, source.port)
-    output = next(one for one in upstream.staged if (one.operator, one.port) == wanted)
+    output = next(staged for staged in upstream.staged if (staged.operator, staged.port) == wanted)
     table = Table.open(root / output.name)
     facts = Table.open(root / FACTS)
     sealed = staged_seals(

@@ -1,8 +1,8 @@
-"""The tables of a planned replay: all of them come into being in one step, with the plan in them.
+"""Creates the tables of a planned replay, all in one step, with the plan stored in them.
 
-They are made beside the replays and moved into place whole. A planner that dies before it has
-entered them into the ledger leaves tables with a plan: whoever plans the same id again goes on with
-those, so that tables and ledger never hold two plans.
+They are created in a scratch folder, which is then renamed. If a planner dies before it has
+recorded the replay in the ledger, it leaves tables with a plan. The next planner with the same id
+uses these, so that tables and ledger never have two plans.
 """
 
 from __future__ import annotations
@@ -43,14 +43,19 @@ def create_tables(
     app: Application,
     code: Location | None = None,
 ) -> Plan:
-    """Creates the tables of a replay, and returns the plan that they hold: another one if they were
-    there already.
+    """Creates the tables of a replay, and returns the plan that they contain: another one if they
+    already existed.
 
-    A folder of code is copied into it, so that every attempt of a candidate runs what was planned.
+    Args:
+        config: current settings.
+        plan: the plan.
+        app: its application.
+        code: folder of a candidate's code, which is copied so that every attempt runs the same
+            code.
 
     Raises:
-        TableError: what is there was written by attempts that the ledger does not know, or is no
-            replay.
+        TableError: the folder exists, but attempts that the ledger does not list have written to
+            it, or it is not a replay.
     """
     root = config.replay_root(plan.replay_id)
     if not root.exists():
@@ -61,7 +66,7 @@ def create_tables(
             for file in code.files():
                 (draft / CODE / file.relative_to(code)).write(file.read_bytes())
         if not draft.move_to(root):
-            draft.delete_tree()  # Somebody else was faster.
+            draft.delete_tree()  # Another process has created the tables first.
     return _plan_of(root, plan.replay_id)
 
 
@@ -75,8 +80,8 @@ def _fill(config: Config, root: Location, plan: Plan, app: Application) -> None:
 
 
 def _plan_of(root: Location, replay_id: str) -> Plan:
-    """Returns the plan in tables that no attempt has written to."""
-    unknown = f'folder of replay "{replay_id}" is there, and the ledger does not know that replay'
+    """Returns the plan in tables, after checking that no attempt has written to them."""
+    unknown = f'folder of replay "{replay_id}" exists, but the ledger does not list that replay'
     hint = (
         "Rebuild the ledger from the tables (rewindow ledger rebuild), or give the new replay "
         "another id."
@@ -86,24 +91,26 @@ def _plan_of(root: Location, replay_id: str) -> Plan:
     except TableError as error:
         raise TableError(
             unknown,
-            detail=f"{root} holds no plan that can be read.",
+            detail=f"{root} has no readable plan.",
             hint=hint,
         ) from error
     newest = max(place.epoch for place in staged_positions(root, plan).values())
     if newest or plan.replay_id != replay_id:
         raise TableError(
             unknown,
-            detail=f"Its tables hold the work of attempt {newest}; nothing was changed.",
+            detail=f"Attempt {newest} has written to its tables. Nothing was changed.",
             hint=hint,
         )
     return plan
 
 
 def _start_rows(config: Config, plan: Plan, app: Application, table: Location) -> pa.Table:
-    """Returns the start state as checkpoint 0 of the replay (R9, R25, W63, X4).
+    """Returns the start state as checkpoint 0 of the replay.
 
-    The files of a state that is taken from elsewhere are linked, for a warm-up too, so that the
-    replay needs no others.
+    The files of a state from elsewhere are linked, also for a warm-up, so that the replay does not
+    depend on the original files.
+
+    Rules: R9, R25, W63, X4
     """
     made = stored.Provenance.of(plan, 0)
     if plan.start.taken_from:
@@ -142,14 +149,14 @@ def _migrated(
     table: Location,
     made: stored.Provenance,
 ) -> pa.Table:
-    """Returns the rows of a start state with those states made anew that another version of an
+    """Returns the rows of a start state, after converting states that another version of an
     operator has saved.
     """
-    found = []
+    states = []
     for row in rows.to_pylist():
         node = app.nodes.get(row["operator"])
         if node is None or row["schema_version"] == node.operator.state_version:
-            found.append(row)
+            states.append(row)
             continue
         operator = node.operator
         what = f"state at window {row['window_id']}"
@@ -162,7 +169,7 @@ def _migrated(
         )
         if new is None:
             raise CheckpointError(
-                f'{what}: operator "{node.name}" makes nothing of version {row["schema_version"]}'
+                f'{what}: operator "{node.name}" cannot convert version {row["schema_version"]}'
             )
         place = f"{stored.START}-migrated/{node.name}/{FIELD}"
         key = operator.state_key_columns()
@@ -175,18 +182,18 @@ def _migrated(
             buckets=operator.state_buckets,
         )
         versions = {node.name: operator.state_version}
-        found += stored.encode(
+        states += stored.encode(
             row["window_id"],
             row["mark"],
             {node.name: state},
             versions=versions,
             made=made,
         ).to_pylist()
-    return pa.Table.from_pylist(found, schema=rows.schema)
+    return pa.Table.from_pylist(states, schema=rows.schema)
 
 
 def create_staging(root: Location, outputs: Mapping[str, pa.Schema], plan_json: str) -> None:
-    """Creates every table of a replay; those that are there already stay as they are."""
+    """Creates every table of a replay; existing ones are not changed."""
     properties = {"rewindow.plan": plan_json, **format_property(TableKind.CHECKPOINTS), **LOG_KEPT}
     for name, schema in outputs.items():
         create_staged(root / name, schema)

@@ -1,5 +1,6 @@
-"""How long earlier replays of an application took: what a new one's time is predicted from (R47,
-L30).
+"""The durations of earlier replays of an application, for predicting the time of a new one.
+
+Rules: L30, R47
 """
 
 from __future__ import annotations
@@ -17,21 +18,22 @@ from rewindow.windows import describe_seconds
 REPLAYS_MAX = 5
 GROUPS_MAX = 100
 START_SECONDS = 10.0
-"""What a start takes where no attempt has shown it."""
+"""Assumed seconds for starting a job if no attempt was measured."""
 
 
 @dataclass(frozen=True)
 class Experience:
-    """What the newest replays of an application did, as far as their commit groups are known.
+    """Measurements of the newest replays of an application, from their recorded commit groups.
 
     Attributes:
         replays: ids, newest first.
-        windows, tuples: those of the groups, tuples of all inputs.
-        seconds: computing and committing them.
-        start_seconds: the shortest time from an attempt's beginning to its first group's.
+        windows, tuples: totals of the groups, with tuples of all inputs.
+        seconds: time for computing and committing them.
+        start_seconds: the shortest time from the start of an attempt to the start of its first
+            group.
         last_at: when the newest of the groups was committed.
-        containers: seconds of a window in each container, from the newest replay that has computed
-            it, by its name and the names of its operators.
+        containers: name and operators of a container to the seconds of a window in it, from the
+            newest replay that has computed it.
     """
 
     replays: tuple[str, ...]
@@ -43,8 +45,8 @@ class Experience:
     containers: Mapping[tuple[str, ...], float] = field(default_factory=dict)
 
     def predict(self, windows: int, tuples: int | None = None) -> float:
-        """Returns the expected seconds of a replay, by its windows or by its tuples, whichever
-        takes longer.
+        """Returns the expected seconds of a replay, from its windows or from its tuples, whichever
+        is longer.
         """
         shares = [windows / self.windows]
         if tuples is not None and self.tuples:
@@ -63,8 +65,8 @@ class Experience:
 
 @dataclass(frozen=True)
 class _Measured:
-    """What one replay took, as far as its groups are known; `starts` has a time for each attempt
-    that began one.
+    """Measurements of one replay, from its recorded commit groups; `starts` has the start time of
+    each measured attempt.
     """
 
     replay_id: str
@@ -76,10 +78,10 @@ class _Measured:
 
 
 def experience_of(ledger: Ledger, application: str) -> Experience | None:
-    """Returns what the newest replays of an application that committed groups took; None without
-    any.
+    """Returns measurements of the newest replays of an application that have committed groups; None
+    if there are none.
     """
-    found: list[_Measured] = []
+    replays: list[_Measured] = []
     starts: list[float] = []
     containers: dict[tuple[str, ...], float] = {}
     for row in ledger.replays.newest(application, limit=REPLAYS_MAX):
@@ -91,17 +93,17 @@ def experience_of(ledger: Ledger, application: str) -> Experience | None:
                 containers.setdefault(key, part.seconds / part.windows)
         measured = _measured_replay(ledger, row, list(parts.values()))
         if measured and measured.windows:
-            found.append(measured)
+            replays.append(measured)
             starts += measured.starts
-    if not found:
+    if not replays:
         return None
     return Experience(
-        replays=tuple(one.replay_id for one in found),
-        windows=sum(one.windows for one in found),
-        tuples=sum(one.tuples for one in found),
-        seconds=sum(one.seconds for one in found),
+        replays=tuple(replay.replay_id for replay in replays),
+        windows=sum(replay.windows for replay in replays),
+        tuples=sum(replay.tuples for replay in replays),
+        seconds=sum(replay.seconds for replay in replays),
         start_seconds=min(starts, default=START_SECONDS),
-        last_at=found[0].last_at,
+        last_at=replays[0].last_at,
         containers=containers,
     )
 
@@ -110,15 +112,15 @@ def _measured_containers(
     ledger: Ledger,
     row: Replay,
 ) -> dict[tuple[str, ...], _Measured | None]:
-    """Returns the measured times of the containers of a replay of several, by name and operators;
-    None for one without measured windows, also because it was reused and has taken no time.
+    """Returns the measurements of a replay's containers, by name and operators. None for a
+    container without measured windows, for example because it was reused.
     """
     containers = row.plan.get("containers", [])
     parts = {}
-    for one in containers if len(containers) > 1 else []:
-        measured = _measured(ledger, container_id(row.replay_id, one["name"]))
+    for container in containers if len(containers) > 1 else []:
+        measured = _measured(ledger, container_id(row.replay_id, container["name"]))
         is_known = measured and measured.windows and measured.seconds
-        parts[(one["name"], *one["operators"])] = measured if is_known else None
+        parts[(container["name"], *container["operators"])] = measured if is_known else None
     return parts
 
 
@@ -127,7 +129,9 @@ def _measured_replay(
     row: Replay,
     containers: Sequence[_Measured | None],
 ) -> _Measured | None:
-    """Returns the measured times of a replay, also of one with several containers."""
+    """Returns the measurements of a replay, including one with several containers; None if they are
+    incomplete.
+    """
     if not containers:
         return _measured(ledger, row.replay_id)
     parts = list(filter(None, containers))
@@ -135,25 +139,25 @@ def _measured_replay(
         return None
     # Containers run one after the other, and the known groups of each may be another share of the
     # range. So their times are added for the same number of windows.
-    windows = min(one.windows for one in parts)
+    windows = min(part.windows for part in parts)
     seconds = 0.0
     starts = []
-    for one in parts:
-        seconds += one.seconds * windows / one.windows
-        starts += one.starts
+    for part in parts:
+        seconds += part.seconds * windows / part.windows
+        starts += part.starts
     return _Measured(
         row.replay_id,
         windows,
         _tuples(ledger, row.replay_id, windows),
         seconds=seconds,
         starts=starts,
-        last_at=max(one.last_at for one in parts),
+        last_at=max(part.last_at for part in parts),
     )
 
 
 def _measured(ledger: Ledger, replay_id: str) -> _Measured | None:
-    """Returns what a replay took; where an attempt went on in the middle, its first group shows
-    only its start.
+    """Returns the measurements of a replay. The first recorded group of an attempt only shows how
+    long its start took.
     """
     groups = sorted(
         ledger.attempts.timings(replay_id, GROUPS_MAX),
@@ -161,8 +165,8 @@ def _measured(ledger: Ledger, replay_id: str) -> _Measured | None:
     )
     if not groups:
         return None
-    # The time from the start of an attempt to the report of its first group, without the steps of
-    # that group, is what the start of Spark took.
+    # The start of Spark is the time from the start of an attempt to the report of its first group,
+    # minus the steps of that group.
     began_at = {attempt.epoch: attempt.began_at for attempt in ledger.attempts.of(replay_id)}
     is_whole = len(groups) < GROUPS_MAX
     windows = 0
@@ -189,8 +193,8 @@ def _measured(ledger: Ledger, replay_id: str) -> _Measured | None:
 
 
 def _tuples(ledger: Ledger, replay_id: str, windows: int) -> int:
-    """Returns the input tuples of some windows of a replay, in proportion to those that it has
-    counted.
+    """Returns the estimated number of input tuples in some windows of a replay, in proportion to
+    its counted windows.
     """
     inputs = [total for total in ledger.counts.totals(replay_id) if total.direction == "in"]
     counted = max((total.windows for total in inputs), default=0)

@@ -1,5 +1,5 @@
-"""What to expect: how long a replay takes, what is in its way, and how its next attempt goes on.
-Starts no JVM.
+"""Forecasts: how long a replay takes, what prevents it from running, and how its next attempt
+resumes. Starts no JVM.
 """
 
 from __future__ import annotations
@@ -29,15 +29,18 @@ from rewindow.windows import WindowRange, describe_seconds
 
 @dataclass(frozen=True)
 class Recovery:
-    """How the next attempt of a replay goes on (R8).
+    """How the next attempt of a replay resumes.
 
     Attributes:
         restored: window after which the state is restored.
-        first: first window to compute; one past the end when nothing is left.
-        again: windows computed again that some output holds already, None when there are none.
-        lost: per output, the windows that at most once gives up.
-        lacking: windows that the state will never have seen, None when there are none.
-        seconds: expected time to the end, None without a basis.
+        first: first window to compute; one past the end if none is left.
+        again: windows that are computed again although some output has them, None if there are
+            none.
+        lost: output name to the windows that at most once gives up.
+        lacking: windows that will be missing from the state, None if there are none.
+        seconds: expected time to the end, None if unknown.
+
+    Rules: R8
     """
 
     mode: Mode
@@ -50,13 +53,14 @@ class Recovery:
 
     def __str__(self) -> str:
         parts = [
-            f"restores the state after window {self.restored} and goes on with window {self.first}"
+            f"restores the state after window {self.restored} and continues with window "
+            f"{self.first}"
         ]
         if self.again:
             what = (
-                "written only where they are lacking"
+                "written only to tables that lack them"
                 if self.mode.writes_only_missing
-                else "then there twice"
+                else "and then stored twice"
             )
             parts.append(
                 f"{quantity(len(self.again), 'window')} up to {self.again.last} are computed "
@@ -78,19 +82,19 @@ def expect_recovery(
     plan: Plan,
     usable: Sequence[int] | None = None,
 ) -> Recovery:
-    """Returns how the next attempt will go on, from the tables as they are now.
+    """Returns how the next attempt will resume, from the current tables.
 
-    The attempt decides anew, by the same arithmetic, once it has fenced the tables: only then can
-    nobody else commit.
+    The attempt decides again, by the same functions, after it has fenced the tables. Only then no
+    other process can commit.
 
     Args:
-        config: settings in force.
+        config: current settings.
         plan: a replay of one container, or a container.
-        usable: marks of the checkpoints that can be restored; all in the table by default.
+        usable: marks of the checkpoints that can be restored; by default all in the table.
 
     Raises:
         CheckpointError: no checkpoint can be restored.
-        TableError: a table of the replay is gone.
+        TableError: a table of the replay is missing.
     """
     root = config.replay_root(plan.replay_id)
     ledger = Ledger.open(config.ledger_url)
@@ -106,7 +110,7 @@ def expect_recovery(
     sealed = 0
     if plan.mode.may_repeat:
         sealed = plan.mark_of(sealed_to(Table.open(root / FACTS), plan.first - 1))
-    found = after_crash(
+    crash = after_crash(
         plan.mode,
         plan.range,
         saved,
@@ -114,88 +118,95 @@ def expect_recovery(
         started,
         sealed,
     )
-    # The facts are not an output, so a user does not see what they lack.
-    lost = {**found.lost}
+    # The facts are not an output, so their losses are not shown to users.
+    lost = {**crash.lost}
     lost.pop(FACTS, None)
     return Recovery(
         mode=plan.mode,
-        restored=found.restored,
-        first=found.first,
-        again=found.recomputed,
+        restored=crash.restored,
+        first=crash.first,
+        again=crash.recomputed,
         lost=lost,
-        lacking=found.skipped,
-        seconds=_seconds(ledger, plan, plan.last - found.first + 1),
+        lacking=crash.skipped,
+        seconds=_seconds(ledger, plan, plan.last - crash.first + 1),
     )
 
 
 def estimate(config: Config, plan: Plan) -> tuple[float | None, str]:
-    """Returns the expected time of a whole replay and what that rests on (R47, L30)."""
+    """Returns the expected seconds of a whole replay, and a text about the measurements that they
+    are based on.
+
+    Rules: L30, R47
+    """
     windows = len(plan.range)
     if plan.start.source == "warm_up" and plan.start.warm_up_first is not None:
         windows += plan.first - plan.start.warm_up_first
-    found = experience_of(Ledger.open(config.ledger_url), plan.application)
-    if found is None:
+    experience = experience_of(Ledger.open(config.ledger_url), plan.application)
+    if experience is None:
         return None, "no earlier replay of this application has committed anything"
-    further_starts = max(len(plan.containers) - 1, 0) * found.start_seconds
-    return found.predict(windows, plan.input_tuples) + further_starts, str(found)
+    further_starts = max(len(plan.containers) - 1, 0) * experience.start_seconds
+    return experience.predict(windows, plan.input_tuples) + further_starts, str(experience)
 
 
 def costs_of_crashes(config: Config, plan: Plan) -> dict[str, RecoveryTimes]:
-    """Returns the cost of a crash in each container, from the times of earlier replays (R43 to
-    R47).
+    """Returns the cost of a crash in each container, from the times of earlier replays.
 
     A commit group without a fixed size is assumed to take the seconds that the plan aims at.
+
+    Rules: R43 to R47
     """
-    found = experience_of(Ledger.open(config.ledger_url), plan.application)
-    if found is None:
+    experience = experience_of(Ledger.open(config.ledger_url), plan.application)
+    if experience is None:
         return {}
     # A container that was not measured gets an equal share, because its real share is unknown.
-    share_s = found.seconds / found.windows / len(plan.containers)
+    share_s = experience.seconds / experience.windows / len(plan.containers)
     schedule = CheckpointSchedule(plan.checkpoint_windows, plan.checkpoint_multiple)
     costs = {}
-    for one in plan.containers:
-        measured_s = found.containers.get((one.name, *one.operators))
+    for container in plan.containers:
+        measured_s = experience.containers.get((container.name, *container.operators))
         window_s = share_s if measured_s is None else measured_s
         size = plan.group_windows
         if not size:
             size = max(1, round(plan.group_seconds / max(window_s, 1e-9)))
         size = min(filter(None, [size, plan.group_windows_max, len(plan.range)]))
-        if not one.mode.saves_every_group:
+        if not container.mode.saves_every_group:
             # In these modes a group ends where a checkpoint is due.
             size = min(size, schedule.gap_max)
         cost = recovery_times(
-            one.mode,
+            container.mode,
             schedule,
             group_windows=size,
             window_seconds=window_s,
-            start_seconds=found.start_seconds,
+            start_seconds=experience.start_seconds,
         )
-        costs[one.name] = replace(cost, is_measured=measured_s is not None)
+        costs[container.name] = replace(cost, is_measured=measured_s is not None)
     return costs
 
 
 def window_seconds(config: Config, plan: Plan) -> float | None:
-    """Returns the expected seconds of a window in a container, None without a basis."""
-    found = experience_of(Ledger.open(config.ledger_url), plan.application)
-    return None if found is None else found.seconds / found.windows / max(len(plan.containers), 1)
+    """Returns the expected seconds of a window in a container, None without measurements."""
+    experience = experience_of(Ledger.open(config.ledger_url), plan.application)
+    if experience is None:
+        return None
+    return experience.seconds / experience.windows / max(len(plan.containers), 1)
 
 
 def blockers(config: Config, plan: Plan) -> list[str]:
-    """Returns what would stop a replay from being run and published now, in words."""
+    """Returns the reasons, in words, why a replay could not be run and published now."""
     ledger = Ledger.open(config.ledger_url)
-    found = []
+    reasons = []
     for lease in ledger.leases.held():
         held = WindowRange(lease.first, lease.last)
         if lease.table_name in plan.tables and held.overlap(plan.range):
-            found.append(f'replay "{lease.replay_id}" holds {lease.table_name} {held}')
+            reasons.append(f'replay "{lease.replay_id}" has locked {lease.table_name} {held}')
     for row in ledger.stale.ranges(plan.application):
         if row.first > plan.last:
             stale = f"{row.table_name} [{row.first}, {row.last}]"
-            found.append(f"{stale} is stale: replay it after this one")
+            reasons.append(f"{stale} is stale: replay it after this one")
     for entry in plan.inputs:
         if entry.missing:
-            found.append(f"{entry.stream}: {len(entry.missing)} stretches of missing windows")
-    return found
+            reasons.append(f"{entry.stream}: {len(entry.missing)} ranges of missing windows")
+    return reasons
 
 
 def _seconds(
@@ -203,5 +214,5 @@ def _seconds(
     plan: Plan,
     windows: int,
 ) -> float | None:
-    found = experience_of(ledger, plan.application)
-    return None if found is None else found.predict(max(windows, 0))
+    experience = experience_of(ledger, plan.application)
+    return None if experience is None else experience.predict(max(windows, 0))

@@ -1,5 +1,5 @@
-"""The inputs of a replay: recorded streams, held against the application's grid, and pinned with
-what they lack.
+"""The inputs of a replay: opens recorded streams, compares them with the application's grid, and
+pins their versions and missing windows.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ from rewindow.windows import Grid, WindowRange, format_time, without
 
 @dataclass(frozen=True)
 class RecordedStream:
-    """A recorded stream as it is now.
+    """A recorded stream at its newest version.
 
     Attributes:
         table, seals: its tuples and its seals.
-        sealed: the range from the first seal to the last one.
-        end: the last window of a stream that has ended (X21): every later one is sealed and empty.
+        sealed: the range from the first seal to the last.
+        end: the last window of a stream that has ended: every later one is sealed and empty.
+
+    Rules: X21
     """
 
     table: Table
@@ -49,14 +51,16 @@ def open_recorded_stream(config: Config, name: str) -> RecordedStream:
     """Returns a recorded stream.
 
     Raises:
-        InputError: it is not recorded, or with other settings than those in force (W4, W15).
+        InputError: it is not recorded, or its settings have changed since it was recorded.
         RangeError: it has no sealed window.
         TableError: its tables have the format of another version; one is missing, or lacks its last
             commits.
+
+    Rules: W4, W15
     """
     if new_name := renamed_stream(config, name):
         raise InputError(
-            f'stream "{name}" is called "{new_name}" now',
+            f'stream "{name}" was renamed to "{new_name}"',
             hint=f"Read {new_name}; it appears when {name.rpartition('.')[0]} is published again.",
         )
     path = config.stream_table(name)
@@ -76,8 +80,8 @@ def open_recorded_stream(config: Config, name: str) -> RecordedStream:
 
 
 def renamed_stream(config: Config, name: str) -> str | None:
-    """Returns the name that an output of `heartbeat_<stream>` has since it is not called `filled`
-    any more; None for other streams.
+    """Returns the new name of an output of `heartbeat_<stream>` that was formerly called `filled`;
+    None for other streams.
     """
     application, _, output = name.rpartition(".")
     is_made = application.startswith(HEARTBEAT) and stream_of(config, application) is not None
@@ -85,8 +89,8 @@ def renamed_stream(config: Config, name: str) -> str | None:
 
 
 def _not_recorded(config: Config, name: str, recorded: list[str]) -> InputError:
-    """Returns the error for an input that is not recorded: to be recorded, to be published, or a
-    slip.
+    """Returns the error for an input that is not recorded, with a hint to record it, to publish it,
+    or to correct its name.
     """
     application = name.rpartition(".")[0]
     if name in config.streams:
@@ -98,18 +102,21 @@ def _not_recorded(config: Config, name: str, recorded: list[str]) -> InputError:
             f"{did_you_mean(name, [*config.streams, *recorded])}rewindow.toml has no "
             f"[streams.{name}] to record."
         )
-    listed = f"Recorded are: {', '.join(recorded) or 'none'}."
+    listed = f"Recorded streams: {', '.join(recorded) or 'none'}."
     return InputError(f'stream "{name}" is not recorded', detail=listed, hint=hint)
 
 
 def check_grids(app: Application, recorded: Mapping[str, RecordedStream]) -> None:
-    """Refuses streams whose windows are not the application's (W15)."""
+    """Checks that the windows of all streams are those of the application.
+
+    Rules: W15
+    """
     for name, stream in recorded.items():
         grid = stored_grid(stream.seals)
         if grid != app.grid:
             raise InputError(
-                f'stream "{name}" has windows of {grid}, application "{app.name}" has windows of '
-                f"{app.grid}",
+                f'stream "{name}" has windows of {grid}, but application "{app.name}" has windows '
+                f"of {app.grid}",
                 detail="Ids of different grids cannot be compared.",
                 hint=_same_grid(app, name, grid),
             )
@@ -121,30 +128,34 @@ def check_application(
     recorded: Mapping[str, RecordedStream],
     flaws: Iterable[Violation],
 ) -> None:
-    """Refuses an application with all that is wrong with it at once, the windows of its inputs too
-    (O46, W15).
+    """Checks an application, including the windows of its inputs, and reports all violations at
+    once.
 
     Raises:
-        ValidationFailed: names every violation.
-        InputError: nothing else is wrong, but an input has other windows.
+        ValidationFailed: lists every violation.
+        InputError: the only problem is that an input has other windows.
+
+    Rules: O46, W15
     """
     schemas = {name: stream.table.schema for name, stream in recorded.items()}
     flaws = list(flaws)
-    found = list(find_violations(app, mode, schemas, further=flaws))
-    # Other windows count as a flaw only if something else is wrong too. Otherwise they are an error
-    # of another kind, see `check_grids`.
+    violations = list(find_violations(app, mode, schemas, further=flaws))
+    # Other windows count as a violation only if there are other violations, too. Otherwise
+    # `check_grids` raises an error for them.
     others: list[Violation] = []
     for name, stream in recorded.items():
         others += other_grid(app, name, stored_grid(stream.seals))
-    if found and others:
+    if violations and others:
         flaws = [*flaws, *others]
     validate(app, mode, schemas, flaws)
     check_grids(app, recorded)
 
 
 def other_grid(app: Application, name: str, grid: Grid) -> Iterator[Violation]:
-    """Yields that a stream has other windows than the application (W15), whose own may be wrong
-    (W3).
+    """Yields a violation if a stream has other windows than the application; none if the
+    application's own grid is invalid.
+
+    Rules: W3, W15
     """
     try:
         ours = app.grid
@@ -156,27 +167,28 @@ def other_grid(app: Application, name: str, grid: Grid) -> Iterator[Violation]:
             "",
             name,
             value=name,
-            message=f"the stream has windows of {grid}, the application has windows of {ours}",
+            message=f"the stream has windows of {grid}, but the application has windows of {ours}",
         )
 
 
 def _same_grid(app: Application, name: str, grid: Grid) -> str:
-    """Returns how an application and a stream come to the same windows."""
+    """Returns a hint how to give an application and a stream the same windows."""
     if grid.width_ms == app.grid.width_ms:
-        return f'Give application "{app.name}" origin_ms={grid.origin_ms}.'
+        return f'Set origin_ms={grid.origin_ms} of application "{app.name}".'
     return (
-        f'Write window="{grid.width}" into application "{app.name}"; or width = "{app.grid.width}" '
-        "for the stream, and "
-        f"record it anew: rewindow record {name} --start-over"
+        f'Set window="{grid.width}" of application "{app.name}"; or set width = '
+        f'"{app.grid.width}" of the stream and record it again: rewindow record {name} '
+        "--start-over"
     )
 
 
 def common_range(recorded: Mapping[str, RecordedStream]) -> WindowRange:
-    """Returns the range from the first window that all inputs have sealed to the last one (W34,
-    W39).
+    """Returns the range from the first window that all inputs have sealed to the last one.
 
-    A stream that has ended does not limit it (W36, X21); when all have, it goes to the end of the
-    last one.
+    A stream that has ended does not limit it; if all have ended, it extends to the end of the last
+    one.
+
+    Rules: W34, W36, W39, X21
     """
     first = max(stream.sealed.first for stream in recorded.values())
     open_ones = [stream.sealed.last for stream in recorded.values() if stream.end is None]
@@ -193,12 +205,13 @@ def pin(
     windows: WindowRange,
     allow_missing: bool,
 ) -> InputPlan:
-    """Returns an input at its present version, with its missing windows where these are allowed
-    (W40).
+    """Returns an input at its current version, with its missing windows if they are allowed.
 
     Raises:
         RangeError: windows are missing, and that is not allowed.
         TableError: a seal is damaged; a data file is missing or has another size than was recorded.
+
+    Rules: W40
     """
     tuples, missing = _sealed_in(stream, windows)
     if missing and not allow_missing:
@@ -221,49 +234,50 @@ def pin(
 
 def foreign_files(inputs: list[InputPlan]) -> list[str]:
     """Returns a warning for each input with files that another program has written, which have no
-    checksums.
+    recorded checksums.
     """
     return [
         f'{entry.foreign_files:,} files of stream "{entry.stream}" were written by another '
-        "program, so their bytes are "
-        f"not compared with what was recorded; rewindow streams upgrade {entry.stream} compares "
-        "all windows once"
+        "program, so they have no checksum that their bytes could be compared with; to compare "
+        f"all windows once: rewindow streams upgrade {entry.stream}"
         for entry in inputs
         if entry.foreign_files
     ]
 
 
 def end_warnings(recorded: Mapping[str, RecordedStream], windows: WindowRange) -> list[str]:
-    """Warns of a range that goes on where all inputs have ended: its windows there are empty
-    (X21).
+    """Returns a warning if the range continues after all inputs have ended, so that its last
+    windows are empty.
+
+    Rules: X21
     """
     ends = [stream.end for stream in recorded.values() if stream.end is not None]
     if len(ends) < len(recorded) or windows.last <= max(ends):
         return []
     beyond = windows.last - max(max(ends), windows.first - 1)
     return [
-        f"{beyond:,} windows lie behind the end of {', '.join(recorded)}, window {max(ends)}: they "
+        f"{beyond:,} windows are after the end of {', '.join(recorded)}, window {max(ends)}: they "
         "are empty"
     ]
 
 
 def expiry_warnings(recorded: Mapping[str, RecordedStream]) -> list[str]:
-    """Returns until when a plan can be run, for each input that is a published stream.
+    """Returns, for each input that is a published stream, until when the plan can be run.
 
-    Publications rewrite such a table, so that it drops the pinned version once its retention is
-    over; a recorded stream only grows.
+    Publications rewrite such a table, so it drops the pinned version after its retention period; a
+    recorded stream only grows.
     """
-    found = []
+    warnings = []
     for name, stream in recorded.items():
         if "application" in stored_settings(stream.seals):
             committed_ms = stream.table.history(1)[0]["timestamp"]
             until_us = int(committed_ms * 1000 + retention_days(stream.table) * 86_400_000_000)
-            found.append(
+            warnings.append(
                 f'input "{name}" is a published stream: this plan can be run until '
-                f"{format_time(until_us)}, for so "
-                f"long its table is sure to keep version {stream.table.version}"
+                f"{format_time(until_us)}, because its table keeps version "
+                f"{stream.table.version} until then"
             )
-    return found
+    return warnings
 
 
 def check_warm_up(
@@ -272,39 +286,41 @@ def check_warm_up(
     windows: WindowRange,
     allow_missing: bool,
 ) -> list[str]:
-    """Returns a warning for each input that lacks windows which a warm-up would take for empty
-    (W40).
+    """Returns a warning for each input with missing windows that a warm-up would treat as empty.
 
     Raises:
         RangeError: windows are missing, and that is not allowed.
+
+    Rules: W40
     """
     if start.warm_up_first is None:
         return []
     before = WindowRange(start.warm_up_first, windows.first - 1)
-    found = []
+    warnings = []
     for name, stream in recorded.items():
         _, missing = _sealed_in(stream, before)
         if missing and not allow_missing:
             raise _missing_error(name, stream, before, missing=missing, where="of the warm-up ")
         if missing:
             number = sum(map(len, missing))
-            found.append(
-                f'the warm-up goes over {number} missing windows of stream "{name}", first '
-                f"{missing[0]}"
+            warnings.append(
+                f'the warm-up skips {number} missing windows of stream "{name}", first {missing[0]}'
             )
-    return found
+    return warnings
 
 
 def _sealed_in(stream: RecordedStream, windows: WindowRange) -> tuple[int, list[WindowRange]]:
-    """Returns the sealed tuples of a range, and its stretches without a seal."""
+    """Returns the number of sealed tuples in a range, and the ranges without a seal."""
     ids, tuples = sealed_windows(stream.seals, windows, table_id=stream.table.id)
     last = windows.last if stream.end is None else min(windows.last, stream.end)
     return tuples, holes(ids, WindowRange(windows.first, last)) if last >= windows.first else []
 
 
 def sealed_parts(stream: RecordedStream, windows: WindowRange) -> list[WindowRange]:
-    """Returns the stretches of a range that a stream has sealed, ascending; those after its end are
-    (X21).
+    """Returns the parts of a range that a stream has sealed, ascending; windows after its end count
+    as sealed.
+
+    Rules: X21
     """
     _, missing = _sealed_in(stream, windows)
     return without(windows, missing)
@@ -321,7 +337,7 @@ def _missing_error(
     return RangeError(
         f'stream "{name}" has {sum(map(len, missing))} missing windows {where}in {windows}: '
         f"{listed}",
-        detail=f"Missing means not sealed, never empty. Sealed are {stream.sealed}.",
+        detail=f"A missing window is not sealed; it is not empty. Sealed windows: {stream.sealed}.",
         hint=f"Record more (rewindow record {name}), shorten the range, or pass --allow-missing, "
-        "which is kept.",
+        "which is stored with the replay.",
     )

@@ -1,6 +1,4 @@
-"""Planning a replay: range, pinned inputs, start state, promises; and what is in its way. Starts no
-JVM.
-"""
+"""Plans a replay: range, pinned inputs, start state, guarantees, and blockers. Starts no JVM."""
 
 from __future__ import annotations
 
@@ -56,22 +54,22 @@ from rewindow.settings.config import Config
 from rewindow.windows import Grid, WindowRange, format_time, parse_time
 
 MARKS_MANY = 100
-_OTHER_ID = "Give the new replay another --id."
-OTHER_CODE = "a start state made by other code was allowed"
+_OTHER_ID = "Use another --id for the new replay."
+OTHER_CODE = "a start state computed by other code was allowed"
 
 
 def create_replay(config: Config, request: ReplayRequest) -> Plan:
-    """Plans a replay, creates its tables and its row in the ledger, and returns the plan.
+    """Plans a replay, creates its tables and its entry in the ledger, and returns the plan.
 
-    The same request under the same id gives the same replay, so that a task that is run again goes
-    on with it.
+    The same request under the same id returns the same replay, so that a repeated task continues
+    it.
 
     Raises:
-        InputError: something that was named does not exist, or cannot be replayed.
+        InputError: something in the request does not exist, or cannot be replayed.
         RangeError: the range is empty, reversed, unaligned, or has missing windows.
         ValidationFailed: the application breaks rules.
         CheckpointError: the start state lacks windows or is stale, and that is not allowed.
-        TableError: tables of this id are there, and the ledger does not know who wrote them.
+        TableError: tables with this id exist, but the ledger does not list a replay for them.
     """
     _check_ids(request)
     ledger = Ledger.open(config.ledger_url)
@@ -96,7 +94,7 @@ def create_replay(config: Config, request: ReplayRequest) -> Plan:
 
 
 def draft_plan(config: Config, request: ReplayRequest) -> PlanPreview:
-    """Returns what a replay would do; creates nothing."""
+    """Returns the plan that a request leads to, without creating anything."""
     _check_ids(request)
     mode = Mode.parse(request.mode)
     given = [*overrides_in_file(config, request.application), *request.given()]
@@ -110,8 +108,8 @@ def draft_plan(config: Config, request: ReplayRequest) -> PlanPreview:
     check_application(loaded.app, mode, recorded, flaws)
     if request.sample_seed is not None:
         record_every_port(loaded.app)
-    # The order decides what is reported first: all flaws of the application, then a range that does
-    # not fit, then inputs that lack windows.
+    # The order decides which error is reported first: all violations of the application, then an
+    # invalid range, then inputs with missing windows.
     windows = _range(loaded.app, recorded, request)
     inputs = [
         pin(config, name, stream, windows=windows, allow_missing=request.allow_missing)
@@ -141,8 +139,8 @@ def draft_plan(config: Config, request: ReplayRequest) -> PlanPreview:
             f"state can start a replay at window {windows.first}",
             detail="A warm-up computes the state without staging rows, so that no other container "
             "could read them.",
-            hint="Start where a published state ends, use --state-from or --initial-state, or give "
-            "all operators the same mode and no container.",
+            hint="Start where a published state ends, use --state-from or --initial-state, or set "
+            "the same mode and no container for all operators.",
         )
     plan = _plan(
         config,
@@ -170,7 +168,7 @@ def draft_plan(config: Config, request: ReplayRequest) -> PlanPreview:
 
 
 def _changes(config: Config, request: ReplayRequest, app: Application) -> list[PropertyChange]:
-    """Returns the changes of properties that another replay had and this one makes again."""
+    """Returns the property changes copied from the replay `request.changes_from`."""
     if request.changes_from is None:
         return []
     other = Ledger.open(config.ledger_url).replays.get(request.changes_from).read_plan()
@@ -182,7 +180,9 @@ def _changes(config: Config, request: ReplayRequest, app: Application) -> list[P
 
 
 def _is_allowed(config: Config, request: ReplayRequest) -> bool:
-    """Returns whether a start state that lacks windows or is stale was asked for."""
+    """Returns whether the request or the settings allow a start state that lacks windows or is
+    stale.
+    """
     return request.allow_affected or config.replay.allow_affected
 
 
@@ -198,7 +198,7 @@ def _plan(
 ) -> Plan:
     app = loaded.app
     mode = containers[0].mode if len(containers) == 1 else Mode.parse(request.mode)
-    losing = any(one.mode.may_lose for one in containers)
+    losing = any(container.mode.may_lose for container in containers)
     distance = (
         app.checkpoint_windows if request.checkpoint_windows is None else request.checkpoint_windows
     )
@@ -214,9 +214,8 @@ def _plan(
     if bound and (request.group_windows or 0) > bound:
         raise InputError(
             f"group size of {request.group_windows} windows is out of range, at most {bound} are "
-            "allowed in "
-            f"{Mode.AT_MOST_ONCE.words} (setting replay.loss_windows_max)",
-            hint="A crash may cost a whole group: take a smaller one, or another mode.",
+            f"allowed in {Mode.AT_MOST_ONCE.words} (setting replay.loss_windows_max)",
+            hint="A crash may lose a whole group: use a smaller one, or another mode.",
         )
     size = request.group_windows or config.replay.group_windows
     plan = Plan(
@@ -285,9 +284,9 @@ def _with_outputs(config: Config, plan: Plan, app: Application) -> Plan:
 
     def planned(output: Output) -> OutputPlan:
         operator = str(output.source.operator)
-        found = output_plan(app, output, plans[operator])
+        entry = output_plan(app, output, plans[operator])
         reason = promised[operator].reason if plan.is_divided else ""
-        return found.model_copy(update={"reason": reason})
+        return entry.model_copy(update={"reason": reason})
 
     outputs = []
     for name in _topological(app):
@@ -303,28 +302,30 @@ def _containers(
 ) -> list[ContainerPlan]:
     """Returns the containers of a replay, in the order in which they run.
 
-    Samples and candidates are computed in one container, exactly once, because a cut changes no
-    result (O106).
+    Samples and candidates are computed in one container, exactly once, because the division into
+    containers does not change a result.
+
+    Rules: O106
     """
-    found = containers_of(app, default)
+    containers = containers_of(app, default)
     unset = modes_of(app, default).unset
     is_candidate = request.candidate is not None and not request.candidate.drill
     is_trial = request.sample_seed is not None or is_candidate
-    if len(found) > 1 and is_trial:
+    if len(containers) > 1 and is_trial:
         operators = tuple(names_of(app.order()))
-        found = [Container(app.name, Mode.EXACTLY_ONCE, operators)]
+        containers = [Container(app.name, Mode.EXACTLY_ONCE, operators)]
     plans = []
-    for one in found:
+    for container in containers:
         unset_here = []
-        for name in one.operators:
+        for name in container.operators:
             if name in unset:
                 unset_here.append(name)
         plans.append(
             ContainerPlan(
-                name=one.name,
-                mode=one.mode,
-                operators=list(one.operators),
-                after=list(one.after),
+                name=container.name,
+                mode=container.mode,
+                operators=list(container.operators),
+                after=list(container.after),
                 unset=unset_here,
             )
         )
@@ -350,45 +351,51 @@ def _container_warnings(
     bound: int | None,
 ) -> list[str]:
     """Returns the warnings that depend on the mode of a container, without repetitions."""
-    found: list[str] = []
+    warnings: list[str] = []
     # The distance of the request has an effect if a single container has a schedule.
     given = request.checkpoint_windows
-    for one in containers:
-        if not one.mode.saves_every_group:
+    for container in containers:
+        if not container.mode.saves_every_group:
             given = None
-    for one in containers:
-        part = app.part(one.operators) if len(containers) > 1 else app
-        own_bound = bound if one.mode.may_lose else None
-        found += [
-            *_forgotten_timers(part, one.mode),
-            *_idle_distances(part, one.mode, given),
-            *_cut_application_windows(part, one.mode),
-            *_many_checkpoints(one.mode, windows, distance),
-            *_cut_groups(part, one.mode, size, distance, own_bound),
+    for container in containers:
+        mode = container.mode
+        part = app.part(container.operators) if len(containers) > 1 else app
+        own_bound = bound if mode.may_lose else None
+        warnings += [
+            *_forgotten_timers(part, mode),
+            *_idle_distances(part, mode, given),
+            *_cut_application_windows(part, mode),
+            *_many_checkpoints(mode, windows, distance),
+            *_cut_groups(part, mode, size, distance, own_bound),
         ]
         for name, output in part.outputs.items():
             if part is not app and app.outputs.get(name, output) != output:
-                found.append(
+                warnings.append(
                     f"{name}: another container reads it, so its files are not sorted by "
                     f"{', '.join(app.outputs[name].sorted_by)}"
                 )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(warnings))
 
 
 def _passed_over(start: StartState) -> list[str]:
-    """Returns a warning if another version made a newer published state (W65)."""
+    """Returns a warning if a newer published state is not used because another version computed it.
+
+    Rules: W65
+    """
     if not start.other_versions:
         return []
     names = ", ".join(start.other_versions)
     return [
-        f"a newer published state was made by another version of {names}:"
+        f"a newer published state was computed by another version of {names}:"
         f" windows {start.warm_up_first} and later are computed first"
     ]
 
 
 def _forgotten_timers(app: Application, mode: Mode) -> list[str]:
-    """Returns a warning for each Heartbeat that cannot look up in an output which timers it had
-    emitted (H58, X30).
+    """Returns a warning for each Heartbeat without an output, which cannot find out after a loss
+    which timers it has emitted.
+
+    Rules: H58, X30
     """
     if not mode.may_lose:
         return []
@@ -396,51 +403,56 @@ def _forgotten_timers(app: Application, mode: Mode) -> list[str]:
     warnings = []
     for node in app.nodes.values():
         if isinstance(node.operator, Heartbeat) and node["out"] not in outputs:
-            lost = "its tuples are no output, so after a loss some timers may come twice"
+            lost = "its tuples are not an output, so after a loss some timers may be repeated"
             warnings.append(f"{node.name}: {lost}")
     return warnings
 
 
 def _idle_distances(app: Application, mode: Mode, given: int | None) -> list[str]:
-    """Returns a warning where checkpoint windows are set that a mode which saves every group
-    ignores (W51).
+    """Returns a warning if checkpoint windows are set that have no effect, because the mode saves
+    every group.
+
+    Rules: W51
     """
     waiting = [node.name for node in app.nodes.values() if node.checkpoint_windows > 1]
     if not mode.saves_every_group or not (waiting or given):
         return []
     whose = f"of {', '.join(waiting)}" if waiting else "of this replay"
     return [
-        f"checkpoint windows {whose} have no effect: {mode.words} makes a checkpoint after every "
+        f"checkpoint windows {whose} have no effect: {mode.words} saves a checkpoint after every "
         "group"
     ]
 
 
 def _cut_application_windows(app: Application, mode: Mode) -> list[str]:
-    """Returns a warning for each operator whose application windows a checkpoint may cut (W48,
-    W50).
+    """Returns a warning for each operator whose application windows may contain a checkpoint.
+
+    Rules: W48, W50
     """
     if mode.saves_every_group:
         return []
     return [
-        f"{node.name}: checkpoints may fall inside its application windows, since its "
-        "checkpoint_windows are no "
-        f"multiple of {node.windowing.pane}; what it keeps between them must be state"
+        f"{node.name}: checkpoints may be saved inside its application windows, since its "
+        f"checkpoint_windows are not a multiple of {node.windowing.pane}; values that it keeps "
+        "between windows must be in its state"
         for node in app.nodes.values()
         if node.is_cut_by_checkpoints
     ]
 
 
 def _many_checkpoints(mode: Mode, windows: WindowRange, distance: int) -> list[str]:
-    """Returns a warning if checkpoints cut the range into so many commit groups (W42, W55) that
-    these take the time.
+    """Returns a warning if checkpoints divide the range into so many commit groups that committing
+    dominates the time.
+
+    Rules: W42, W55
     """
     groups = len(windows) // distance
     if mode.saves_every_group or groups <= MARKS_MANY:
         return []
     return [
-        f"a checkpoint every {distance} windows makes {groups:,} commit groups of about a second "
-        "each; a larger "
-        "--checkpoint-windows is faster, and a crash then touches more windows"
+        f"a checkpoint every {distance} windows leads to {groups:,} commit groups of about a "
+        "second each; a larger --checkpoint-windows is faster, but a crash then affects more "
+        "windows"
     ]
 
 
@@ -451,27 +463,31 @@ def _cut_groups(
     distance: int,
     bound: int | None,
 ) -> list[str]:
-    """Returns a warning where a fixed group size is cut: by checkpoints (W42), or by what a crash
-    may cost (X1).
+    """Returns a warning if a fixed group size is reduced, because of checkpoints or of the limit of
+    lost windows.
+
+    Rules: W42, X1
     """
     gap = CheckpointSchedule(distance, app.checkpoint_multiple).gap_max
     if size and bound and size > bound:
         return [
-            f"groups of {size:,} windows are cut to {bound:,}: in {mode.words} a crash may cost a "
-            "whole group, and "
-            f"setting replay.loss_windows_max allows {bound:,}"
+            f"groups of {size:,} windows are reduced to {bound:,}: in {mode.words} a crash may "
+            f"lose a whole group, and setting replay.loss_windows_max allows {bound:,}"
         ]
     if size and size > gap and not mode.saves_every_group:
         return [
-            f"groups of {size:,} windows are cut to {gap:,}: {mode.words} makes a checkpoint every "
-            f"{gap:,} windows, "
-            "and a group ends there; for longer groups give --checkpoint-windows too"
+            f"groups of {size:,} windows are reduced to {gap:,}: {mode.words} saves a checkpoint "
+            f"every {gap:,} windows, and a group ends there; for longer groups set "
+            "--checkpoint-windows, too"
         ]
     return []
 
 
 def _topological(app: Application) -> list[str]:
-    """Returns the outputs in the order of the operators that they come from (O140)."""
+    """Returns the outputs in the order of their operators.
+
+    Rules: O140
+    """
     order = names_of(app.order())
     return sorted(app.outputs, key=lambda name: order.index(str(app.outputs[name].source.operator)))
 
@@ -484,7 +500,7 @@ def _range(
     common = common_range(recorded)
     by_time = (request.from_time, request.to_time) != (None, None)
     if by_time and (request.first, request.last) != (None, None):
-        raise RangeError("a range is given as times or as windows, not as both")
+        raise RangeError("a range must be given either as times or as windows, not as both")
     # A range of times is half-open, so its last window is the one of the microsecond before.
     if by_time:
         grid = app.grid
@@ -518,8 +534,8 @@ def _range(
 
 
 def _check_one_end(common: WindowRange, grid: Grid, first: int | None, last: int | None) -> None:
-    """Refuses a range of which one end is given and lies beside what is sealed: the other end is
-    taken from there.
+    """Checks that a range with only one given end overlaps the sealed windows, from which the other
+    end is taken.
     """
     if last is None and first is not None and first > common.last:
         raise _beside(f"from {first} on", "after", common, grid)
@@ -531,8 +547,8 @@ def _beside(asked: str, word: str, common: WindowRange, grid: Grid) -> RangeErro
     begin = format_time(grid.start_us(common.first))
     end = format_time(grid.end_us(common.last))
     return RangeError(
-        f"window range {asked} is {word} what is sealed, {common}",
-        detail=f"Sealed in all inputs is {begin} to {end}.",
+        f"window range {asked} is {word} the sealed windows, {common}",
+        detail=f"All inputs are sealed from {begin} to {end}.",
         hint="Choose a range inside of it, or record more of the inputs first: rewindow record "
         "STREAM",
     )
@@ -550,8 +566,8 @@ def _check_ids(request: ReplayRequest) -> None:
 
 
 def _same(plan: Plan, request: ReplayRequest, hint: str = _OTHER_ID) -> Plan:
-    """Returns the plan of a replay that is there already, if the request is for the same; else
-    refuses with a hint.
+    """Returns the plan of an existing replay if the request matches it; otherwise raises an error
+    with a hint.
     """
     replay_options: dict[str, Any] = {
         "application": request.application,
@@ -578,20 +594,18 @@ def _same(plan: Plan, request: ReplayRequest, hint: str = _OTHER_ID) -> Plan:
             f"that of {request.state_from}",
             hint=hint,
         )
-    asked = {one.path: one.value for one in plan.given if one.source != FILE}
+    asked = {override.path: override.value for override in plan.given if override.source != FILE}
     if request.properties and request.properties != asked:
         raise _another(plan, f"properties {asked}", str(request.properties), hint=hint)
-    for name, wish in replay_options.items():
-        if wish is not None and getattr(plan, name) != wish:
+    for name, value in replay_options.items():
+        if value is not None and getattr(plan, name) != value:
             shown = name.removeprefix("asked_")
-            raise _another(plan, f"{shown} {getattr(plan, name)}", str(wish), hint=hint)
+            raise _another(plan, f"{shown} {getattr(plan, name)}", str(value), hint=hint)
     return plan
 
 
 def _check_left_behind(config: Config, plan: Plan, asked: Plan, request: ReplayRequest) -> None:
-    """Refuses tables that a planner left before it entered them into the ledger, if they are for
-    something else.
-    """
+    """Checks that tables that a killed planner left behind match the request."""
     _same(plan, request)
     if (plan.code_version, plan.configuration_digest) != (
         asked.code_version,
@@ -600,25 +614,25 @@ def _check_left_behind(config: Config, plan: Plan, asked: Plan, request: ReplayR
         raise InputError(
             f'tables of replay "{plan.replay_id}" were created for other code '
             f"({plan.code_version}), and never used",
-            detail=f"They are in {config.replay_root(plan.replay_id)} and hold nothing but that "
-            "plan.",
-            hint="Give the new replay another id, or delete that folder.",
+            detail=f"They are in {config.replay_root(plan.replay_id)} and are empty except for "
+            "that plan.",
+            hint="Use another id for the new replay, or delete that folder.",
         )
 
 
-def _another(plan: Plan, have: str, wish: str, hint: str) -> InputError:
+def _another(plan: Plan, have: str, requested: str, hint: str) -> InputError:
     return InputError(
-        f'replay "{plan.replay_id}" is there already with {have}, asked for was {wish}',
+        f'replay "{plan.replay_id}" already exists with {have}, but the request has {requested}',
         hint=hint,
     )
 
 
 def _hint_for_id(known: Replay) -> str:
-    """Returns what to do where an id was given that another replay has."""
+    """Returns a hint for a request with the id of another replay."""
     if known.state in RUNNABLE:
         resume = f"rewindow replay --resume {known.replay_id}"
         return (
-            f"It is {known.state}: go on with it as it was planned: {resume}; or give the new "
-            "replay another --id."
+            f"It is {known.state}. To continue it as it was planned: {resume}; otherwise use "
+            "another --id for the new replay."
         )
     return f"It is {known.state} (rewindow status {known.replay_id}). {_OTHER_ID}"

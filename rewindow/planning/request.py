@@ -1,4 +1,4 @@
-"""What somebody wants replayed, and the plan that it comes to before anything is created."""
+"""The request for a replay, and the preview of the plan that it leads to."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from rewindow.recovery import Candidate, Plan, RecoveryTimes
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """What somebody wants replayed. Without a range it is every window that all inputs have sealed.
+    """The request for a replay. Without a range it covers all windows that all inputs have sealed.
 
     Attributes:
         first, last: window ids, closed.
         from_time, to_time: times in ISO 8601, half-open.
-        properties: value of a property or attribute by operator.property, before those of
-            rewindow.toml and the code.
+        properties: values of properties and attributes by operator.property; they take precedence
+            over rewindow.toml and the code.
         sample_seed: for a sample that is compared with another one, see Plan.
         candidate: for a candidate, see Plan.
-        changes_from: a replay whose changes of properties are made again, at the same windows.
-        code: folder with the application's code, in the place of those in the settings; the replay
-            keeps a copy.
+        changes_from: a replay whose property changes are repeated at the same windows.
+        code: folder with the application's code, instead of the folders in the settings; the replay
+            stores a copy.
         state_from: a replay whose last checkpoint is the start state.
-        reuse: a replay whose containers are reused if they would give the same results.
-        initial_state: start from the initial state although the range begins later.
-        dag: id of the Airflow DAG that asks; empty for the command line.
-        allow_affected: start from a state that lacks lost windows or is stale.
-        verify_inputs: compare the bytes of input files with their checksums; as the settings say
-            unless given.
+        reuse: a replay whose containers are reused if they would compute the same results.
+        initial_state: whether to start from the initial state even if the range starts later.
+        dag: id of the Airflow DAG that created the request; empty for the command line.
+        allow_affected: whether to accept a start state that lacks lost windows or is stale.
+        verify_inputs: whether to compare the bytes of input files with their checksums; None: as in
+            the settings.
     """
 
     application: str
@@ -65,8 +65,8 @@ class ReplayRequest:
     reuse: str | None = None
 
     def options(self) -> list[str]:
-        """Returns how it is asked for as words of a command line, without range and id: what a plan
-        repeats them by.
+        """Returns the request as words of a command line, without range and id. A plan stores them,
+        so that it can be repeated.
         """
         words = ["--mode", self.mode] if self.mode != Mode.EXACTLY_ONCE.name else []
         for name in _VALUES:
@@ -83,7 +83,7 @@ class ReplayRequest:
         return words
 
     def given(self) -> list[PropertyOverride]:
-        """Returns the properties that are asked for, which a form or the command line gives."""
+        """Returns the properties of the request as overrides, with their source."""
         return overrides_from(self.properties, FORM if self.dag else OPTION)
 
 
@@ -95,7 +95,7 @@ _VALUES = (
     "reuse",
     "reason",
 )
-"""Options of the command line that take one value."""
+"""Options of the command line that have one value."""
 
 
 def _option(name: str) -> str:
@@ -103,7 +103,9 @@ def _option(name: str) -> str:
 
 
 class ReplayOptions(TypedDict, total=False):
-    """The fields of ReplayRequest but its application, for functions that take them by keyword."""
+    """The fields of ReplayRequest except its application, for functions that accept them as
+    keywords.
+    """
 
     first: int | None
     last: int | None
@@ -129,15 +131,14 @@ class ReplayOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class PlanPreview:
-    """A plan that nothing has been created for yet.
+    """A plan before anything is created for it.
 
     Attributes:
-        blockers: what would stop it from being run now, in words.
-        seconds: estimated time, None without a basis.
-        basis: what the estimate rests on.
+        blockers: reasons why it could not be run now, in words.
+        seconds: estimated time, None if unknown.
+        basis: the measurements that the estimate is based on, in words.
         recovery: container name to the cost of a crash; empty without times of earlier replays.
-        refusal: why it must not be created unless that is asked for, None when nothing speaks
-            against it.
+        refusal: the error unless the request allows it anyway; None without an objection.
     """
 
     plan: Plan
@@ -149,10 +150,11 @@ class PlanPreview:
     refusal: RewindowError | None = None
 
     def check(self) -> None:
-        """Refuses what the plan shows and nobody has allowed.
+        """Raises the error that the request did not allow, if there is one.
 
         Raises:
-            CheckpointError: the start state lacks windows or is stale; names what to replay first.
+            CheckpointError: the start state lacks windows or is stale; the message names what to
+                replay first.
         """
         if self.refusal is not None:
             raise self.refusal

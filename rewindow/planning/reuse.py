@@ -17,7 +17,7 @@ from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS, FACTS, check_replay_format
 
 _SEALED = ["window_id", "tuples", "digest", "float_digest"]
-"""Columns of the seals by which two windows are compared."""
+"""Columns of the seals that must be equal for two windows to count as equal."""
 
 
 def with_reused(
@@ -26,11 +26,11 @@ def with_reused(
     app: Application,
     reuse: str,
 ) -> Plan:
-    """Returns a plan with the containers of another replay that it reuses, or the reasons why it
-    computes them.
+    """Returns a plan in which containers of another replay are reused, or the reasons why they are
+    computed.
 
     Args:
-        config: settings in force.
+        config: current settings.
         plan: a plan with the outputs and the versions of its operators.
         app: its application.
         reuse: id of the other replay.
@@ -139,9 +139,7 @@ def _difference(
     container: ContainerPlan,
     source: ContainerPlan,
 ) -> str:
-    """Returns why a container of another replay may differ from the result of this one; empty if it
-    cannot.
-    """
+    """Returns why a container of another replay may have another result; empty if it cannot."""
     source_id = container_id(theirs.replay_id, source.name)
     row = Ledger.open(config.ledger_url).replays.find(source_id)
     root = config.replay_root(source_id)
@@ -162,8 +160,10 @@ def _difference(
     if changed:
         return changed
     changes = []
-    for one in (plan, theirs):
-        changes.append([change for change in one.changes if change.operator in container.operators])
+    for side in (plan, theirs):
+        changes.append(
+            [change for change in side.changes if change.operator in container.operators]
+        )
     part = app.part(container.operators)
     operators = set(container.operators)
     reasons = {
@@ -183,7 +183,7 @@ def _difference(
             continue
         if not _same_windows(config, plan, inputs_before.get(entry.stream), entry):
             return f"windows of stream {entry.stream} have changed"
-    # The start state decides nothing where no operator has a state.
+    # The start state does not matter if no operator has a state.
     is_stateful = any(node.operator.is_stateful for node in part.nodes.values())
     own_start = (plan.start.source, plan.start.digest)
     if is_stateful and own_start != (theirs.start.source, theirs.start.digest):
@@ -223,7 +223,7 @@ def _same_windows(
     if other is None or (other.table_id, other.end) != (entry.table_id, entry.end):
         return False
     seals = []
-    for one in (entry, other):
-        table = Table.open(one.windows_table(config.state), one.windows_version)
+    for side in (entry, other):
+        table = Table.open(side.windows_table(config.state), side.windows_version)
         seals.append(read_seals(table, plan.range).select(_SEALED))
     return bool(seals[0].equals(seals[1]))

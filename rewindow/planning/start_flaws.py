@@ -1,9 +1,10 @@
-"""What is wrong with a start state: windows that it never saw, or that have changed since; and what
-to replay first.
+"""Flaws of a start state: windows that are missing from it, or have changed since; and what to
+replay first.
 
-A state outlives the loss that it has suffered: whatever starts from it computes other output than a
-run without that loss would, and says so here, before anything is computed (docs/rules/recovery.md
-R14).
+Windows that are missing from a state affect every replay that starts from it: its output differs
+from that of a run without the loss. So the planner reports them before anything is computed.
+
+Rules: R14 (docs/rules/recovery.md)
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from rewindow.windows import WindowRange
 AFFECTED = (
     "the start state lacks lost windows or is stale: every window with state upstream is affected"
 )
-"""The warning of a plan that begins with such a state."""
+"""The warning of a plan that starts with such a state."""
 
 
 def with_flaws(
@@ -33,12 +34,15 @@ def with_flaws(
     start: StartState,
     source: str | None = None,
 ) -> StartState:
-    """Returns a start state with the windows that it lacks, and with the stale windows that it was
-    computed in.
+    """Returns a start state with its missing windows, and with the stale windows that contributed
+    to it.
 
     Args:
-        source: id of the replay whose checkpoint it is, for --state-from; else it is a published
-            one, or none.
+        config: current settings.
+        application: name of the application.
+        start: the start state.
+        source: id of the replay whose checkpoint it is, for --state-from; None for a published
+            state, or none.
     """
     if not start.taken_from or start.window is None:
         return start
@@ -58,15 +62,16 @@ def with_flaws(
 
 
 def refusal(application: str, mode: Mode, start: StartState) -> CheckpointError | None:
-    """Returns why a replay must not begin with a start state unless that is asked for; None when it
-    may.
+    """Returns the error for a start state with flaws, unless the request allows them; None without
+    flaws.
 
-    A mode that may lose may also go on from a loss; a state that has changed since is for no mode.
+    A mode that may lose windows accepts a state that lacks windows. No mode accepts a state that
+    has changed since.
     """
     lacking = [] if mode.may_lose else start.lacking
     if not lacking and not start.stale:
         return None
-    what = [f"never saw windows {_words(lacking)}, which at most once lost"] if lacking else []
+    what = [f"lacks windows {_words(lacking)}, which at most once lost"] if lacking else []
     what += (
         [f"was computed in windows {_words(start.stale)}, which are out of date (stale)"]
         if start.stale
@@ -87,14 +92,14 @@ def refusal(application: str, mode: Mode, start: StartState) -> CheckpointError 
         f'start state of application "{application}" at window {start.window} {" and ".join(what)}',
         detail="Every window computed from it would be affected: its values would differ from "
         "those computed from a state that is complete and up to date.",
-        hint=f"{mend}; or pass --allow-affected (setting replay.allow_affected), which is kept "
+        hint=f"{mend}; or pass --allow-affected (setting replay.allow_affected), which is stored "
         "with the replay.",
     )
 
 
 def _lacking_of_publication(ledger: Ledger, application: str, window: int) -> Iterable[WindowRange]:
-    """Returns the windows that the state published at a window lacks: those of the publication that
-    it shows.
+    """Returns the windows that are missing from the published state at a window, from the
+    publication that the window shows.
     """
     # Newest first, so an undo comes before the publication that it undoes.
     undone: set[int] = set()

@@ -1,4 +1,4 @@
-"""Finds the state before a replay's range."""
+"""Chooses the state that a replay starts with: the one after the window before its range."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rewindow.storage.layout import CHECKPOINTS, check_replay_format
 from rewindow.windows import WindowRange
 
 _MADE_BY = "window_id, operator, code_version, configuration_digest, upstream"
-"""Columns of a checkpoint with the versions of the operators that made a state."""
+"""Columns of a checkpoint with the versions of the operators that computed a state."""
 
 
 def find_start_state(
@@ -38,14 +38,19 @@ def find_start_state(
     request: ReplayRequest,
     tables: Mapping[str, str],
 ) -> StartState:
-    """Returns the start state of a range, in this order of preference.
+    """Returns the start state of a range.
 
-    None for an application without state; what --state-from or --initial-state says; the initial
-    state at the first window that all inputs have sealed; the checkpoint that a publication left at
-    the window before; a warm-up from the newest earlier one, or from the very first window.
+    In this order of preference: none for an application without state; the one of --state-from or
+    --initial-state; the initial state at the first window that all inputs have sealed; the
+    published checkpoint at the window before the range; a warm-up from the newest earlier published
+    checkpoint, or from the very first window.
 
     Args:
+        config: current settings.
+        loaded: the application.
+        windows: the range.
         first_sealed: first window that all inputs have sealed.
+        request: the request.
         tables: input stream to the Delta id of its table.
 
     Raises:
@@ -122,10 +127,10 @@ def newest_published(
     before: int,
 ) -> tuple[int | None, list[str]]:
     """Returns the window of the newest published state, up to `before`, that these versions of the
-    operators made.
+    operators computed.
 
-    Only operators with state and those upstream of them count. The second value is the operators of
-    which another version made a newer state.
+    Only operators with state and those upstream of them are compared. The second value is the
+    operators of which another version computed a newer state.
     """
     if not Table.exists(path):
         return None, []
@@ -134,12 +139,12 @@ def newest_published(
     others: list[str] = []
     rows = query(sql, c=table).to_pylist()
     for window, states in groupby(rows, itemgetter("window_id")):
-        found = _other_versions(states, app, versions, "a published state")
-        if not found:
+        changed = _other_versions(states, app, versions, "a published state")
+        if not changed:
             return window, others
-        # The newest state that does not fit is the one that a user asks about.
+        # Reports the operators of the newest state, which a user would expect to be used.
         if not others:
-            others = found
+            others = changed
     return None, others
 
 
@@ -149,7 +154,7 @@ def _other_versions(
     versions: Mapping[str, OperatorVersion],
     what: str,
 ) -> list[str]:
-    """Returns the operators of which another version made the states of a window.
+    """Returns the operators of which another version computed the states of a window.
 
     Operators with state whose state is missing are included.
     """
@@ -176,8 +181,8 @@ def _of_replay(
 ) -> StartState:
     if Ledger.open(config.ledger_url).replays.get(replay_id).plan.get("candidate"):
         raise CheckpointError(
-            f'replay "{replay_id}" is a candidate: no other replay begins with its state',
-            hint="Begin with a replay that may be published, or with --initial-state.",
+            f'replay "{replay_id}" is a candidate: no other replay can start with its state',
+            hint="Start with the state of a replay that may be published, or with --initial-state.",
         )
     check_replay_format(config.replay_root(replay_id))
     table = Table.open(config.replay_root(replay_id) / CHECKPOINTS)
@@ -192,10 +197,11 @@ def _of_replay(
     others = _other_versions(rows.to_pylist(), loaded.app, versions, what)
     if others and not allow_other_code:
         raise CheckpointError(
-            f"{what} was made by another version of {_listed(others)}",
+            f"{what} was computed by another version of {_listed(others)}",
             detail="A state depends on the code and the configuration of its operator and of all "
             "operators upstream.",
-            hint="Pass --allow-other-code if the state means the same; it is kept with the replay.",
+            hint="Pass --allow-other-code if the state is still valid; this is stored with the "
+            "replay.",
         )
     _check_fits(
         rows,
@@ -225,33 +231,35 @@ def _check_fits(
     app: Application,
     what: str,
 ) -> None:
-    """Refuses states that an application's operators cannot go on from, whatever code is allowed
-    (W65).
+    """Checks that an application's operators can continue from some states, whatever code is
+    allowed.
+
+    Rules: W65
     """
-    found = {row["operator"]: row for row in rows.to_pylist() if row["operator"]}
+    by_operator = {row["operator"]: row for row in rows.to_pylist() if row["operator"]}
     wanted = stateful_operators(app)
-    if found.keys() != wanted.keys():
+    if by_operator.keys() != wanted.keys():
         raise CheckpointError(
-            f"{what} has the states of {_listed(found)}, the application needs {_listed(wanted)}",
-            hint="Start the range from the initial state or a warm-up, or put the operators' names "
-            "back.",
+            f"{what} has the states of {_listed(by_operator)}, but the application needs "
+            f"{_listed(wanted)}",
+            hint="Start the range from the initial state or a warm-up, or restore the operators' "
+            "names.",
         )
     for name, operator in wanted.items():
-        have = stored.schema_of(found[name])
+        have = stored.schema_of(by_operator[name])
         needed = operator.state_columns()
-        version = found[name]["schema_version"]
+        version = by_operator[name]["schema_version"]
         fits = version == operator.state_version and have.equals(stored.stored_columns(needed))
         if (
             not fits
             and migrated(name, operator, version, rows=have.empty_table(), what=what) is None
         ):
             raise CheckpointError(
-                f'{what}: state of operator "{name}" is of version {version} with '
-                f"{_columns(have)}, "
-                f"needed is version {operator.state_version} with {_columns(needed)}",
-                hint="Start the range from the initial state or a warm-up, put the operator's "
-                "fields of state back, or "
-                "give it a migrate_state.",
+                f'{what}: state of operator "{name}" has version {version} with '
+                f"{_columns(have)}, but the operator needs version {operator.state_version} with "
+                f"{_columns(needed)}",
+                hint="Start the range from the initial state or a warm-up, restore the fields of "
+                "the operator's state, or define migrate_state.",
             )
 
 
@@ -262,29 +270,30 @@ def migrated(
     rows: pa.Table,
     what: str,
 ) -> pa.Table | None:
-    """Returns a state of another version as the operator makes it its own; None where it does not.
+    """Returns a state of another version, converted by the operator's `migrate_state`; None if that
+    is not possible.
 
     Raises:
-        CheckpointError: its code fails, or what it returns has other columns than its state.
+        CheckpointError: its code fails, or its result has other columns than its state.
     """
     if version == operator.state_version:
         return None
     try:
-        made = operator.migrate_state(version, rows)
+        converted = operator.migrate_state(version, rows)
     except Exception as error:
         raise CheckpointError(
             f'{what}: migrate_state of operator "{name}" failed: {type(error).__name__}: {error}',
-            hint="Mend it: nothing was created.",
+            hint="Correct it; nothing was created.",
         ) from error
     needed = operator.state_columns()
-    if made is not None and (
-        needed is None or not plain_schema(made.schema).equals(plain_schema(needed))
+    if converted is not None and (
+        needed is None or not plain_schema(converted.schema).equals(plain_schema(needed))
     ):
         raise CheckpointError(
-            f'{what}: migrate_state of operator "{name}" returned {_columns(made.schema)}',
+            f'{what}: migrate_state of operator "{name}" returned {_columns(converted.schema)}',
             detail=f"Its state has {_columns(needed or pa.schema([]))}.",
         )
-    return made
+    return converted
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""What an application has still to publish: the windows that its inputs have sealed since. Starts
+"""Finds the windows of an application that are sealed in its inputs but not published yet. Starts
 no JVM.
 """
 
@@ -28,18 +28,18 @@ def unpublished(
     application: str,
     parameters: Mapping[str, str] | None = None,
 ) -> WindowRange | None:
-    """Returns all that is sealed and not yet published of an application, or None when all of it is
-    published.
+    """Returns the windows that are sealed and not yet published of an application, or None if all
+    are published.
 
     It is one range, since states are carried through it: from the first window that every input has
-    sealed and some output lacks, to the last sealed one. What is published between comes again. A
-    window counts as published when a publication that stands covers it, also where that one gave
-    windows up (at most once).
+    sealed and some output lacks, to the last sealed one. Published windows in between are published
+    again. A window counts as published if a publication in effect covers it, even if it gave up the
+    window (at most once).
 
     Args:
-        config: settings in force.
+        config: current settings.
         application: its name.
-        parameters: of an application that takes some.
+        parameters: values of the application's parameters.
 
     Raises:
         InputError: the application or a stream is unknown, or a stream is not recorded.
@@ -57,12 +57,12 @@ def unpublished(
 
 
 def _lacks(config: Config, app: Application, sealed: WindowRange) -> list[WindowRange]:
-    """Returns the stretches of a range that some output lacks, ascending."""
+    """Returns the parts of a range that some output lacks, ascending."""
     published = Ledger.open(config.ledger_url).publications
-    found: set[WindowRange] = set()
+    parts: set[WindowRange] = set()
     for output in app.outputs:
-        found.update(without(sealed, published.standing_ranges(data_name(app.name, output))))
-    return sorted(found)
+        parts.update(without(sealed, published.standing_ranges(data_name(app.name, output))))
+    return sorted(parts)
 
 
 def _first_sealed(recorded: Mapping[str, RecordedStream], windows: WindowRange) -> int | None:

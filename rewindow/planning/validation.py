@@ -1,6 +1,4 @@
-"""`rewindow validate`: all that is wrong with an application and what it needs, without a range, a
-replay or a JVM.
-"""
+"""`rewindow validate`: checks an application and its inputs, without a range, a replay or a JVM."""
 
 from __future__ import annotations
 
@@ -38,14 +36,14 @@ from rewindow.storage.streams import stored_grid
 
 @dataclass(frozen=True)
 class Validation:
-    """What is wrong with an application.
+    """The result of checking an application.
 
     Attributes:
         mode: the recovery mode that it was checked for.
-        violations: broken rules, ordered by operator, then rule number; with one of them nothing is
-            replayed.
-        warnings: what is odd, or could not be looked at; a replay notes it and runs.
-        graph: the application as it is written.
+        violations: broken rules, ordered by operator, then rule number; a single one prevents a
+            replay.
+        warnings: problems that do not prevent a replay, and checks that were not possible.
+        graph: the application's graph.
     """
 
     application: str
@@ -60,13 +58,14 @@ class Validation:
         return not self.violations
 
     def to_json(self) -> dict[str, object]:
-        """Returns it for programs (docs/json.md)."""
+        """Returns the result for programs (docs/json.md)."""
         return {
             "application": self.application,
             "mode": self.mode.name,
             "valid": self.is_valid,
             "violations": [
-                {**vars(one), "advice": ADVICE.get(one.rule, "")} for one in self.violations
+                {**vars(violation), "advice": ADVICE.get(violation.rule, "")}
+                for violation in self.violations
             ],
             "warnings": list(self.warnings),
             "graph": self.graph.model_dump(mode="json"),
@@ -82,18 +81,25 @@ def validate(
     properties: Mapping[str, Any] | None = None,
     columns_of: Callable[[str], pa.Schema | None] = lambda name: None,
 ) -> Validation:
-    """Returns all that is wrong with an application at once (O45, O46, O60); creates nothing.
+    """Returns all violations and warnings of an application at once; creates nothing.
 
-    Its inputs need not be recorded yet: then the columns are compared that they will have, as far
-    as that can be told.
+    Its inputs need not be recorded yet: then the columns that they will have are checked, as far as
+    they are known.
 
     Args:
-        columns_of: tells the columns of a stream of the settings that is not recorded yet, with the
-            type null for those whose type is not known; None where nothing is known.
-            `rewindow.recording.expected_columns` does.
+        config: current settings.
+        application: its name.
+        mode: name of the recovery mode.
+        parameters: values of the application's parameters.
+        properties: values of properties and attributes, by operator.property.
+        columns_of: returns the columns of a stream in the settings that is not recorded yet, with
+            type null for unknown types; None if the columns are unknown.
+            `rewindow.recording.expected_columns` implements it.
 
     Raises:
-        InputError: there is no such application or mode, or its module cannot be loaded.
+        InputError: the application or mode is unknown, or its module cannot be loaded.
+
+    Rules: O45, O46, O60
     """
     recovery = Mode.parse(mode)
     given = [*overrides_in_file(config, application), *overrides_from(properties or {}, OPTION)]
@@ -105,22 +111,22 @@ def validate(
     schemas: dict[str, pa.Schema] = {}
     further: list[Violation] = []
     warnings = list(loaded.app.warnings())
-    for one in streams:
-        if one.table is not None:
-            tables[one.name] = one.table
-            schemas[one.name] = one.table.schema
-        if one.columns is not None:
-            schemas[one.name] = one.columns
-        further += one.flaws
-        if one.warning:
-            warnings.append(one.warning)
+    for stream in streams:
+        if stream.table is not None:
+            tables[stream.name] = stream.table
+            schemas[stream.name] = stream.table.schema
+        if stream.columns is not None:
+            schemas[stream.name] = stream.columns
+        further += stream.flaws
+        if stream.warning:
+            warnings.append(stream.warning)
     further += _unwritable(loaded)
     warnings += map(str, doubts(loaded.files))
     if len(tables) == len(streams):
         further += suite_flaws(config, loaded.app, tables)
     elif any(output.suite for output in loaded.app.outputs.values()):
         warnings.append(
-            "suites were not checked: their measures may read inputs that are not there yet"
+            "suites were not checked: their measures may read inputs that do not exist yet"
         )
     violations = find_violations(loaded.app, recovery, schemas, further=further)
     return Validation(
@@ -134,7 +140,7 @@ def validate(
 
 @dataclass(frozen=True)
 class _Stream:
-    """An input as far as it is there, with what is wrong with it."""
+    """An input as far as it exists, with its violations."""
 
     name: str
     table: Table | None = None
@@ -149,11 +155,11 @@ def _look_at(
     name: str,
     columns_of: Callable[[str], pa.Schema | None],
 ) -> _Stream:
-    """Returns an input; one that can still be recorded or published is no fault of the
-    application.
+    """Returns an input with its violations. That it is not recorded or published yet is only a
+    warning.
     """
-    is_there = Table.exists(config.stream_table(name))
-    if not is_there and renamed_stream(config, name) is None:
+    exists = Table.exists(config.stream_table(name))
+    if not exists and renamed_stream(config, name) is None:
         return _not_there(config, app, name, columns_of)
     try:
         stream = open_recorded_stream(config, name)
@@ -198,14 +204,18 @@ def _not_there(
         )
     meant = did_you_mean(name, [*config.streams, *known])
     message = (
-        "there is no such stream: it is not recorded, and rewindow.toml has no "
+        "the stream does not exist: it is not recorded, and rewindow.toml has no "
         f"[streams.{name}]. {meant}"
     ).rstrip()
     return _Stream(name, flaws=(Violation("O50", "", name, value=name, message=message),))
 
 
 def _unwritable(loaded: LoadedApplication) -> Iterator[Violation]:
-    """Yields a property that cannot be written down, where all are as they should be (W65)."""
+    """Yields a violation for a property that cannot be serialized, unless there are invalid
+    properties.
+
+    Rules: W65
+    """
     if any(node.operator.wrong_properties() for node in loaded.app.nodes.values()):
         return
     try:

@@ -151,7 +151,7 @@ def test_finished_job_returns_its_outcome_and_stores_its_last_progress(job: Any)
 
 @pytest.mark.parametrize(
     "expected",
-    [[], ["expected: restores the state after window 12 and goes on with window 13"]],
+    [[], ["expected: restores the state after window 12 and continues with window 13"]],
 )
 def test_task_log_describes_a_recovery_before_the_job_output(
     job: Any,

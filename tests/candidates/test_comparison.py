@@ -114,7 +114,7 @@ def test_candidate_runs_alongside_other_replays_and_is_never_published(
         verbs.publish(config, candidate, accept="no matter")
     with pytest.raises(
         CheckpointError,
-        match="is a candidate: no other replay begins with its state",
+        match="is a candidate: no other replay can start with its state",
     ):
         create_replay(config, ReplayRequest("totals", first=LAST + 1, state_from=candidate))
     assert "It is a candidate" in next_steps(config, ledger.replays.get(candidate))[0]

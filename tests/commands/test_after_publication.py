@@ -177,7 +177,7 @@ def test_finished_replay_is_not_restarted_under_its_id(command: Command) -> None
     assert (code, text) == (
         2,
         "",
-    ) and "It is checked (rewindow status first). Give the new replay another --id" in errors
+    ) and "It is checked (rewindow status first). Use another --id for the new replay" in errors
     assert "rewindow replay --resume REPLAY" in command("replay")[2]
 
 

@@ -125,7 +125,7 @@ def test_verify_names_a_damaged_checkpoint_and_what_its_loss_costs(
     assert "5 windows [105, 109] would be computed again" in newest["cost"]
     assert found["restored"] == 104
     assert "that of window 109 is damaged" in found["why"]
-    assert "goes on with window 105" in found["recovery"]
+    assert "continues with window 105" in found["recovery"]
 
 
 def test_verify_reports_that_no_checkpoint_can_be_restored(

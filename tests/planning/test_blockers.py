@@ -20,7 +20,7 @@ def test_plan_names_only_the_replays_that_hold_its_windows(project: Project) -> 
     names = [output.name for output in plan.outputs]
     assert "sums" in names
     assert blockers(project.config, plan) == [
-        f'replay "other" holds totals.sums [{FIRST}, {FIRST + 4}]'
+        f'replay "other" has locked totals.sums [{FIRST}, {FIRST + 4}]'
     ]
 
 

@@ -94,9 +94,15 @@ def test_tables_and_ledger_have_the_same_plan_after_a_property_change(
             "3",
             FIRST + 4,
             InputError,
-            f"window {FIRST + 4} was begun with the value",
+            f"window {FIRST + 4} has already started with the current value",
         ),
-        ("weighed.factor", "3", LAST + 1, RangeError, f"window {LAST + 1} is not of the replay"),
+        (
+            "weighed.factor",
+            "3",
+            LAST + 1,
+            RangeError,
+            f"window {LAST + 1} is not in the range of the replay",
+        ),
     ],
 )
 def test_invalid_property_change_is_rejected_and_changes_nothing(
@@ -118,7 +124,7 @@ def test_invalid_property_change_is_rejected_and_changes_nothing(
 
 def test_ended_replay_accepts_no_property_change(project: Project, plan: Plan) -> None:
     change_log(project.config, plan).begin(LAST, LAST)
-    with pytest.raises(RangeError, match="every window of the replay was begun"):
+    with pytest.raises(RangeError, match="every window of the replay has started"):
         set_property(project.config, "one", "weighed.factor", 3)
     ledger = Ledger.open(project.config.ledger_url)
     ledger.replays.abandon("one")
@@ -141,7 +147,7 @@ def test_each_container_has_property_changes_at_separate_windows(project: Projec
     assert change_log(config, plan).changes() == made
     assert Ledger.open(config.ledger_url).replays.get("parts").read_plan().changes == made
     container_log(root, "c1").begin(FIRST + 5, LAST)
-    with pytest.raises(RangeError, match='every window of container "c1" was begun'):
+    with pytest.raises(RangeError, match='every window of container "c1" has started'):
         set_property(config, "parts", "first.factor", 4)
     plan_container(config, plan, plan.containers[0])
     with pytest.raises(InputError, match='"parts@c1" is a container of replay "parts"'):

@@ -61,7 +61,7 @@ def test_leftover_tables_reject_a_request_for_another_range(
     planned_and_killed(project, monkeypatch, last=FIRST + 5)
     with pytest.raises(
         InputError,
-        match=f"there already with last {FIRST + 5}, asked for was {FIRST + 7}",
+        match=f"already exists with last {FIRST + 5}, but the request has {FIRST + 7}",
     ):
         create_replay(project.config, request(replay_id="one", last=FIRST + 7))
     assert Ledger.open(project.config.ledger_url).replays.find("one") is None
@@ -86,7 +86,7 @@ def test_tables_of_attempts_unknown_to_the_ledger_are_rejected(project: Project)
     for file in Path(project.config.state).glob("ledger.sqlite*"):
         if file.is_file():
             file.unlink()
-    with pytest.raises(TableError, match="the ledger does not know that replay") as caught:
+    with pytest.raises(TableError, match="the ledger does not list that replay") as caught:
         create_replay(project.config, request(replay_id="one"))
-    assert "attempt 3" in caught.value.detail
+    assert "Attempt 3" in caught.value.detail
     assert "rewindow ledger rebuild" in caught.value.hint

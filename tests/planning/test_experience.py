@@ -185,7 +185,7 @@ def test_crash_costs_the_measured_time_of_the_same_container(
     [
         (
             {"mode": "at_least_once", "group_windows": 300},
-            "groups of 300 windows are cut to 6: at least once makes",
+            "groups of 300 windows are reduced to 6: at least once saves",
         ),
         ({"mode": "at_least_once", "group_windows": 300, "checkpoint_windows": 300}, None),
         ({"mode": "at_least_once", "group_windows": 6}, None),
@@ -200,7 +200,7 @@ def test_plan_explains_why_a_group_size_is_cut(
     warnings = [
         text
         for text in draft_plan(project.config, request(**replay_options)).plan.warnings
-        if "are cut" in text
+        if "are reduced" in text
     ]
     assert bool(warnings) == (words is not None)
     assert words is None or (
@@ -214,8 +214,9 @@ def test_plan_reports_when_the_loss_limit_cuts_the_configured_group_size(project
         update={"replay": ReplayConfig(group_windows=12, loss_windows_max=4)}
     )
     plan = draft_plan(config, request(mode="at_most_once")).plan
-    [text] = [text for text in plan.warnings if "are cut" in text]
+    [text] = [text for text in plan.warnings if "are reduced" in text]
     assert (
-        text.startswith("groups of 12 windows are cut to 4") and "replay.loss_windows_max" in text
+        text.startswith("groups of 12 windows are reduced to 4")
+        and "replay.loss_windows_max" in text
     )
     assert plan.loss_windows_max == 4 and plan.first == FIRST

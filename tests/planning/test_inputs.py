@@ -83,7 +83,9 @@ def test_input_by_the_old_name_of_timers_is_rejected_with_the_new_one(
     old = "heartbeat_clicks.filled"
     if is_there:
         shutil.copytree(config.stream_table("events").local(), config.stream_table(old).local())
-    with pytest.raises(InputError, match=f'"{old}" is called "heartbeat_clicks.ticks"') as caught:
+    with pytest.raises(
+        InputError, match=f'"{old}" was renamed to "heartbeat_clicks.ticks"'
+    ) as caught:
         open_recorded_stream(config, old)
     assert caught.value.hint.startswith("Read heartbeat_clicks.ticks")
 
@@ -268,10 +270,10 @@ def test_windows_after_the_end_of_all_inputs_cause_a_warning() -> None:
     other = stream(7)
     going = stream(None)
     assert end_warnings({"a": ended, "b": other}, WindowRange(5, 12)) == [
-        "3 windows lie behind the end of a, b, window 9: they are empty"
+        "3 windows are after the end of a, b, window 9: they are empty"
     ]
     assert end_warnings({"a": ended}, WindowRange(20, 21)) == [
-        "2 windows lie behind the end of a, window 9: they are empty"
+        "2 windows are after the end of a, window 9: they are empty"
     ]
     assert end_warnings({"a": ended, "b": going}, WindowRange(5, 12)) == []
     assert end_warnings({"a": ended}, WindowRange(5, 9)) == []

@@ -81,7 +81,10 @@ def test_operator_migrates_a_start_state_of_another_version(
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("return None", "is of version 1 with key string, total int64, needed is version 2"),
+        (
+            "return None",
+            "has version 1 with key string, total int64, but the operator needs version 2",
+        ),
         ("return rows", 'migrate_state of operator "totals" returned key string, total int64'),
         ("return 1 / 0", 'migrate_state of operator "totals" failed: ZeroDivisionError'),
     ],

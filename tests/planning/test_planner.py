@@ -60,7 +60,7 @@ def test_checkpoint_marks_that_cut_a_range_into_many_groups_are_reported(
     assert not draft_plan(project.config, request(mode=mode, checkpoint_windows=1)).plan.warnings
     monkeypatch.setattr(planner, "MARKS_MANY", WINDOWS - 1)
     warnings = draft_plan(project.config, request(mode=mode, checkpoint_windows=1)).plan.warnings
-    assert [f"makes {WINDOWS} commit groups" in warning for warning in warnings] == [True]
+    assert [f"leads to {WINDOWS} commit groups" in warning for warning in warnings] == [True]
     assert not draft_plan(project.config, request(mode=mode, checkpoint_windows=2)).plan.warnings
 
 
@@ -73,7 +73,7 @@ def test_checkpoint_windows_ignored_by_exactly_once_are_reported(
     (warning,) = draft_plan(project.config, request(checkpoint_windows=1)).plan.warnings
     assert (
         "of this replay have no effect" in warning
-        and "exactly once makes a checkpoint after every group" in warning
+        and "exactly once saves a checkpoint after every group" in warning
     )
     mixed = request(checkpoint_windows=2, properties={"totals.mode": "at_least_once"})
     assert not draft_plan(project.config, mixed).plan.warnings
@@ -102,7 +102,9 @@ def test_application_windows_that_a_checkpoint_may_cut_are_reported(
         config = project.config.model_copy(update={"applications": [folder]})
         (folder / "totals.py").write_text(source.replace("RunningTotal(), sums", given))
         warnings = draft_plan(config, request(mode="at_least_once")).plan.warnings
-        assert any("may fall inside its application windows" in text for text in warnings) == said
+        assert (
+            any("may be saved inside its application windows" in text for text in warnings) == said
+        )
         assert not any(
             "application windows" in text for text in draft_plan(config, request()).plan.warnings
         )
@@ -152,10 +154,14 @@ def test_planning_starts_no_jvm(project: Project) -> None:
         ({"application": "nosuch"}, InputError, 'application "nosuch" is unknown'),
         ({"mode": "twice"}, InputError, 'recovery mode "twice" is unknown'),
         ({"first": LAST, "last": FIRST}, RangeError, "window range is empty"),
-        ({"first": LAST + 10, "last": LAST + 12}, RangeError, "is after what is sealed"),
-        ({"from_time": "1970-02-13"}, RangeError, f"from {LAST + 9} on is after what is sealed"),
-        ({"first": LAST + 10}, RangeError, f"from {LAST + 10} on is after what is sealed"),
-        ({"last": FIRST - 1}, RangeError, f"up to {FIRST - 1} is before what is sealed"),
+        ({"first": LAST + 10, "last": LAST + 12}, RangeError, "is after the sealed windows"),
+        (
+            {"from_time": "1970-02-13"},
+            RangeError,
+            f"from {LAST + 9} on is after the sealed windows",
+        ),
+        ({"first": LAST + 10}, RangeError, f"from {LAST + 10} on is after the sealed windows"),
+        ({"last": FIRST - 1}, RangeError, f"up to {FIRST - 1} is before the sealed windows"),
         (
             {"first": LAST, "last": FIRST},
             RangeError,
@@ -166,7 +172,7 @@ def test_planning_starts_no_jvm(project: Project) -> None:
             RangeError,
             "Exchange the two ends: --from 1970-02-12T00:00:00Z --to 1970-02-12T10:00:00Z",
         ),
-        ({"first": 1, "last": 2}, RangeError, "before what is sealed"),
+        ({"first": 1, "last": 2}, RangeError, "before the sealed windows"),
         ({"first": LAST - 1, "last": LAST + 2}, RangeError, "2 missing windows"),
         ({"last": 10**12}, RangeError, "windows, allowed are 20,000,000"),
         ({"last": 10**30, "allow_missing": True}, RangeError, "windows, allowed are 20,000,000"),
@@ -230,7 +236,7 @@ def test_missing_windows_of_a_warm_up_are_not_treated_as_empty(project: Project)
         draft_plan(project.config, request(**replay_options))
     plan = draft_plan(project.config, request(**replay_options, allow_missing=True)).plan
     assert plan.start.source == "warm_up" and not plan.inputs[0].missing
-    assert any("the warm-up goes over 3 missing windows" in warning for warning in plan.warnings)
+    assert any("the warm-up skips 3 missing windows" in warning for warning in plan.warnings)
     assert not draft_plan(
         project.config,
         request(**replay_options, initial_state=True),
@@ -245,7 +251,7 @@ def test_later_range_without_a_checkpoint_warms_up_from_the_first_window(project
 def test_same_request_under_the_same_id_returns_the_same_replay(project: Project) -> None:
     first = create_replay(project.config, request(replay_id="one"))
     assert create_replay(project.config, request(replay_id="one")) == first
-    with pytest.raises(InputError, match="there already with mode"):
+    with pytest.raises(InputError, match="already exists with mode"):
         create_replay(project.config, request(replay_id="one", mode="at_most_once"))
     begin, end = (
         datetime.fromtimestamp(window * 3600, UTC).isoformat() for window in (FIRST, LAST + 1)
@@ -257,16 +263,16 @@ def test_same_request_under_the_same_id_returns_the_same_replay(project: Project
     create_replay(project.config, request(replay_id="later", first=FIRST + 6))
     with pytest.raises(
         InputError,
-        match="already with start state from warm_up, asked for was the initial state",
+        match="already exists with start state from warm_up, but the request has the initial state",
     ):
         create_replay(project.config, request(replay_id="later", initial_state=True))
     with pytest.raises(
         InputError,
-        match="already with start state from warm_up, asked for was that of one",
+        match="already exists with start state from warm_up, but the request has that of one",
     ):
         create_replay(project.config, request(replay_id="later", state_from="one"))
     for wish in ({"from_time": end}, {"group_windows": 5}, {"checkpoint_windows": 7}):
-        with pytest.raises(InputError, match="is there already with"):
+        with pytest.raises(InputError, match="already exists with"):
             create_replay(project.config, request(replay_id="one", **wish))
 
 
@@ -318,7 +324,9 @@ def test_heartbeat_that_cannot_remember_its_timers_after_a_loss_causes_a_warning
         ).plan.warnings
 
     assert [
-        text for text in warnings("at_most_once", "no") if "beat: its tuples are no output" in text
+        text
+        for text in warnings("at_most_once", "no")
+        if "beat: its tuples are not an output" in text
     ]
     assert not [text for text in warnings("at_most_once", "yes") if "come twice" in text]
     assert not [text for text in warnings("exactly_once", "no") if "come twice" in text]
@@ -366,7 +374,7 @@ def test_stream_of_another_grid_is_rejected(project: Project) -> None:
     _reseal(project, {**FORMAT, "rewindow.width_ms": "60000", "rewindow.origin_ms": "0"})
     with pytest.raises(
         InputError,
-        match='has windows of 1 min, application "totals" has windows of 1 h\n',
+        match='has windows of 1 min, but application "totals" has windows of 1 h\n',
     ) as caught:
         draft_plan(project.config, request())
     assert (
@@ -402,7 +410,7 @@ def test_stream_of_the_wrong_types_is_rejected_with_column_and_types(project: Pr
         (
             'app.add("totals"',
             'app.add("renamed"',
-            "has the states of totals, the application needs renamed",
+            "has the states of totals, but the application needs renamed",
         ),
         (
             "state_schema: ClassVar = TOTALS",
@@ -412,7 +420,7 @@ def test_stream_of_the_wrong_types_is_rejected_with_column_and_types(project: Pr
         (
             "state_schema: ClassVar = TOTALS",
             "state_schema: ClassVar = TOTALS; state_version = 2",
-            "needed is version 2",
+            "the operator needs version 2",
         ),
     ],
 )
@@ -480,7 +488,7 @@ def test_plan_over_a_published_stream_names_its_expiry(project: Project) -> None
     committed = datetime.fromtimestamp(table.delta.history(1)[0]["timestamp"] / 1000, UTC)
     (warning,) = draft_plan(project.config, request()).plan.warnings
     assert f"until {(committed + timedelta(days=5)).isoformat().removesuffix('+00:00')}Z" in warning
-    assert f"keep version {table.version}" in warning
+    assert f"keeps version {table.version}" in warning
 
 
 def test_flaws_of_suites_are_reported_with_all_other_violations(

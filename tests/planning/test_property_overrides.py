@@ -134,7 +134,7 @@ def test_sort_columns_of_an_output_can_be_overridden_in_the_settings(
 def test_other_property_value_under_the_same_id_is_rejected(tuned: Config) -> None:
     asked = request(replay_id="one", properties={"sums.keys": '["a"]'})
     assert create_replay(tuned, asked) == create_replay(tuned, asked)
-    with pytest.raises(InputError, match="is there already with properties"):
+    with pytest.raises(InputError, match="already exists with properties"):
         create_replay(tuned, request(replay_id="one", properties={"sums.keys": '["b"]'}))
 
 

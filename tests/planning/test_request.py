@@ -17,13 +17,13 @@ def test_existing_id_is_rejected_with_a_hint_that_depends_on_its_state(project: 
     project.plan("one", "exactly_once")
     with pytest.raises(InputError) as taken:
         create_replay(project.config, request(replay_id="one", mode="at_least_once"))
-    assert "go on with it as it was planned: rewindow replay --resume one" in taken.value.hint
+    assert "To continue it as it was planned: rewindow replay --resume one" in taken.value.hint
     Ledger.open(project.config.ledger_url).replays.abandon("one", "no use")
     with pytest.raises(InputError) as taken:
         create_replay(project.config, request(replay_id="one", mode="at_least_once"))
     assert (
         taken.value.hint
-        == "It is abandoned (rewindow status one). Give the new replay another --id."
+        == "It is abandoned (rewindow status one). Use another --id for the new replay."
     )
 
 

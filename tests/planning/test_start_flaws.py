@@ -77,7 +77,7 @@ def stale(config: Config) -> None:
 @pytest.mark.parametrize(
     ("flaw", "field", "windows", "words"),
     [
-        (lacking, "lacking", (FIRST + 4, FIRST + 5), "never saw windows"),
+        (lacking, "lacking", (FIRST + 4, FIRST + 5), "lacks windows"),
         (
             stale,
             "stale",

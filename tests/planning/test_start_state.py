@@ -74,7 +74,7 @@ def test_changed_operator_invalidates_the_states_of_a_replay_that_depend_on_it(
     with pytest.raises(CheckpointError) as refused:
         draft_plan(now, request(state_from="one"))
     assert refused.value.primary == (
-        f'checkpoint of replay "one" at window {FIRST - 1} was made by another version of '
+        f'checkpoint of replay "one" at window {FIRST - 1} was computed by another version of '
         f"{', '.join(operators)}"
     )
     allowed = draft_plan(now, request(state_from="one", allow_other_code=True)).plan
@@ -97,8 +97,8 @@ def test_changed_operator_invalidates_the_published_states_that_depend_on_it(
         names = ", ".join(operators)
         assert (plan.start.source, plan.start.warm_up_first) == ("warm_up", FIRST)
         assert passed_over == [
-            f"a newer published state was made by another version of {names}: windows {FIRST} and "
-            "later are computed first"
+            f"a newer published state was computed by another version of {names}: windows {FIRST} "
+            "and later are computed first"
         ]
     else:
         assert (plan.start.source, passed_over) == ("published", [])
