@@ -1,4 +1,4 @@
-"""Begin an attempt, watch it, begin the next one. No JVM."""
+"""Starts attempts of a replay, watches them, and starts the next ones. No JVM."""
 
 from rewindow.launcher.attempts import (
     Outcome,

@@ -1,5 +1,5 @@
-"""Attempts: the last one is ended, the next epoch taken, the job submitted in a session of its
-own.
+"""Prepares and runs attempts: ends the previous one, takes the next epoch, and starts the job in a
+separate session.
 """
 
 from __future__ import annotations
@@ -51,25 +51,27 @@ from rewindow.version import PACKAGE
 
 CLOSED_STATES = ("published", "undone", "abandoned")
 QUICK_TUPLES = 2_000_000
-"""Below this a replay is a short job: the JVM's first compiler alone starts sooner and loses no
-peak worth having."""
+"""Replays with fewer tuples are short jobs. They use only the JVM's first compiler, which starts
+faster and loses little peak performance."""
 DISK_SPARE_BYTES = 256 * 10**6
 INTERRUPTED = 130
 SIGNALLED = 128
-"""From this exit code on, a signal ended the process."""
+"""Exit codes from this one on mean that a signal ended the process."""
 ENDED_STATES = ("ended", "checked", *CLOSED_STATES)
 
 
 @dataclass(frozen=True)
 class Submission:
-    """A job as it is to be started.
+    """A job to start.
 
     Attributes:
         epoch: fencing number of the attempt; 0 for jobs that are not attempts of a replay.
         command: argument list, no shell.
         environment: the whole environment of the process.
-        outcome: file that the job leaves when it ends by itself.
-        expected: how a recovery will go on (R8), in words; empty where nothing is recovered.
+        outcome: path of the file that the job writes when it ends normally.
+        expected: how the attempt will resume, in words; empty if nothing is recovered.
+
+    Rules: R8
     """
 
     replay_id: str
@@ -82,11 +84,11 @@ class Submission:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended. Exit code -9 and no message: it was killed.
+    """How a job ended. Exit code -9 without a message means that it was killed.
 
     Attributes:
-        facts: what its outcome file says; empty when it left none.
-        error: the parts of its error, see RewindowError.parts; empty when it was none of ours.
+        facts: content of its outcome file; empty if it left none.
+        error: the parts of its error, see RewindowError.parts; empty if it was another exception.
     """
 
     exit_code: int
@@ -97,7 +99,7 @@ class Outcome:
 
     @property
     def result(self) -> dict[str, Any]:
-        """What the job itself says of its work."""
+        """The job's own results from its outcome file."""
         return {
             name: value
             for name, value in self.facts.items()
@@ -112,26 +114,36 @@ def begin_attempt(
     *,
     again: bool = False,
 ) -> Submission | None:
-    """Takes the next epoch of a replay and returns the job to start; None when all its windows are
-    committed. For a replay of several containers it is the next job of the first container that
-    has not ended. When all have ended, it is the job that assembles the replay. The id of a
-    container asks for the next job of that container.
+    """Takes the next epoch of a replay and returns the job to start; None if all its windows are
+    committed.
 
-    What is left of the last attempt on this host is ended, as its JVM may outlive its Python: after
-    the epoch is taken, so that its launcher finds that it is superseded. Only a job that is stopped
-    is ended before, since one that was stopped in the middle of a write would keep the ledger's
-    lock for ever.
+    For a replay of several containers it is the next job of the first container that has not ended;
+    after all have ended, the job that assembles the replay. With the id of a container it is the
+    next job of that container.
 
-    A replay that had ended and whose tables have lost commits since is opened again: what is not
-    there is computed.
+    Remaining processes of the last attempt on this host are ended, because its JVM may outlive its
+    Python process. This happens after the new epoch is recorded, so that the launcher of that
+    attempt sees that it was superseded. Only a stopped job (SIGSTOP) is ended before, because one
+    that was stopped during a write would keep the ledger's lock forever.
+
+    If an ended replay has lost commits from its tables since, it is reopened, and the missing
+    windows are computed again.
+
+    Args:
+        config: current settings.
+        replay_id: a replay, or a container.
+        crash: crash points, for a drill.
+        again: whether to start an attempt even if all allowed ones have failed.
 
     Raises:
-        InputError: there is no such replay or container, it is closed, a container that it reads
-            has not ended, or the crash point is none.
-        OverlapError: another replay holds the range.
-        TableError: the ledger is older than the replay's tables, or another one; a table has lost
-            commits that cannot be made again.
-        RewindowError: too many attempts without a new checkpoint (R90, R91).
+        InputError: the replay or container does not exist, is closed, a container that it reads has
+            not ended, or the crash point is invalid.
+        OverlapError: another replay has locked the range.
+        TableError: the ledger is older than the replay's tables, or does not belong to them; a
+            table has lost commits that cannot be computed again.
+        RewindowError: too many attempts without a new checkpoint.
+
+    Rules: R90, R91
     """
     ledger = Ledger.open(config.ledger_url)
     whole, _, name = replay_id.partition("@")
@@ -148,7 +160,7 @@ def begin_attempt(
         container = container_to_run(config, plan, name)
         if container is not None:
             row = ledger.replays.get(plan_container(config, plan, container))
-            # The replay itself holds the lease on its range while its containers run.
+            # The lease on the range belongs to the replay itself while its containers run.
             leased = [] if plan.candidate else plan.tables
             ledger.run_container(whole, leased, plan.first, plan.last)
             plan = row.read_plan()
@@ -180,7 +192,7 @@ def begin_attempt(
     expected = _expected(config, plan) if last is not None else ""
     if lost:
         expected = (
-            f"lost since it had ended: {lost}; what is not there is computed again; {expected}"
+            f"lost since it had ended: {lost}; missing windows are computed again; {expected}"
         )
     outcome = config.replay_root(plan.replay_id) / f"outcome-{epoch}.json"
     command += ["--epoch", str(epoch)]
@@ -195,8 +207,8 @@ def begin_attempt(
 
 
 def _reopened(config: Config, ledger: Ledger, row: Replay, plan: Plan) -> str:
-    """Opens a replay again that had ended and whose tables have lost commits since; returns what
-    they have lost, in words.
+    """Reopens an ended replay whose tables have lost commits since; returns a text about the lost
+    commits, empty if there are none.
     """
     positions = check_tables(config, ledger, plan)
     lost = lost_commits(plan, positions) if row.state in ENDED_STATES else ""
@@ -210,22 +222,21 @@ def known_replay(config: Config, ledger: Ledger, replay_id: str) -> Replay:
     """Returns a replay of the ledger.
 
     Raises:
-        InputError: the ledger does not know it; says so when its tables are there.
+        InputError: the ledger does not list it; the message includes whether its tables exist.
     """
-    found = ledger.replays.find(replay_id)
-    if found is None and Table.exists(config.replay_root(replay_id) / CHECKPOINTS):
+    replay = ledger.replays.find(replay_id)
+    if replay is None and Table.exists(config.replay_root(replay_id) / CHECKPOINTS):
         raise InputError(
-            f'replay "{replay_id}" is not in the ledger, though its tables are there',
-            detail="The ledger is a new one, or an older copy.",
-            hint="Put the newest ledger back; or move this one away and make it again from the "
-            "tables: "
-            "rewindow ledger rebuild",
+            f'replay "{replay_id}" is not in the ledger, although its tables exist',
+            detail="The ledger is new, or an older copy.",
+            hint="Restore the newest ledger; or move this one away and rebuild it from the "
+            "tables: rewindow ledger rebuild",
         )
-    return found or ledger.replays.get(replay_id)
+    return replay or ledger.replays.get(replay_id)
 
 
 def _end(last: AttemptRecord | None, *, only_stopped: bool = False) -> None:
-    """Ends what is left of an attempt on this host."""
+    """Ends the remaining processes of an attempt on this host."""
     if (
         last is None
         or last.host != socket.gethostname()
@@ -237,8 +248,8 @@ def _end(last: AttemptRecord | None, *, only_stopped: bool = False) -> None:
 
 
 def _expected(config: Config, plan: Plan) -> str:
-    """Returns how the next attempt will go on; what is wrong with its tables the attempt itself
-    will say.
+    """Returns how the next attempt will resume, in words. Errors are ignored, because the attempt
+    itself will report them.
     """
     with contextlib.suppress(RewindowError):
         return str(expect_recovery(config, plan))
@@ -254,13 +265,16 @@ def plain_submission(
     *,
     quick: bool = True,
 ) -> Submission:
-    """Returns a job that is no attempt of a replay, such as recording or publishing: it takes no
+    """Returns a job that is not an attempt of a replay, such as recording or publishing: it has no
     epoch.
 
     Args:
+        config: current settings.
         job: file name of the entry point.
-        subject: the stream or replay that it is about; names the outcome file.
-        quick: it is a short job, see `spark_settings`.
+        arguments: arguments of the job.
+        subject: the stream or replay that it processes; part of the outcome file's name.
+        crash: crash points, for a drill.
+        quick: whether it is a short job, see `spark_settings`.
 
     Raises:
         InputError: the subject cannot be part of a file's name.
@@ -269,7 +283,7 @@ def plain_submission(
     subject = check_replay_id(subject) if stem == "publish" else check_stream(subject)
     outcome = config.state / "outcomes" / f"{stem}-{subject}-{scratch_folder(config).name}.json"
     environment = job_environment(config, crash) | _outcome_variable(outcome)
-    if stem == "publish":  # Starts Spark by itself, where a table needs it.
+    if stem == "publish":  # The job starts Spark itself, if a table needs it.
         command = [sys.executable, str(job_file(job)), *arguments]
         environment |= {
             f"REWINDOW_SPARK__CONF__{name}": value for name, value in config.spark.conf.items()
@@ -294,7 +308,7 @@ def submit_command(
     needed: Mapping[str, str] = {},
     quick: bool = False,
 ) -> list[str]:
-    """Returns the spark-submit command line of one of our jobs."""
+    """Returns the spark-submit command line of a job."""
     check_limits(config.spark.driver_memory)
     make_scratch(config)
     settings = spark_settings(config, needed=needed, quick=quick)
@@ -305,7 +319,7 @@ def submit_command(
 
 
 def job_file(name: str) -> Path:
-    """Returns the path of an entry point: in the checkout, or where the package was installed."""
+    """Returns the path of an entry point, in the checkout or in the installed package."""
     for folder in (PACKAGE.parent / "jobs", PACKAGE / "jobs"):
         if (folder / name).is_file():
             return folder / name
@@ -318,7 +332,9 @@ def _outcome_variable(outcome: Location) -> dict[str, str]:
 
 
 def job_environment(config: Config, crash: str | None = None) -> dict[str, str]:
-    """Returns the environment of a job: ours, what Spark needs, and where the settings are."""
+    """Returns the environment of a job: the current one, variables that Spark needs, and the
+    location of the settings.
+    """
     environment = spark_environment()
     environment.pop(CRASH_VARIABLE, None)
     environment |= {
@@ -336,7 +352,7 @@ def job_environment(config: Config, crash: str | None = None) -> dict[str, str]:
 
 
 def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
-    """Starts a job, passes on what it prints, and returns how it ended.
+    """Starts a job, passes its lines on, and returns how it ended.
 
     Ctrl-C is passed on to the driver, which stops at the end of its commit group.
     """
@@ -367,8 +383,8 @@ def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
     )
     stopped = Interrupted(
         "stopped by the user",
-        detail="What was committed is kept.",
-        hint=f"Go on with: {again}",
+        detail="Committed windows are kept.",
+        hint=f"Continue with: {again}",
     )
     return Outcome(
         INTERRUPTED,
@@ -380,7 +396,9 @@ def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
 
 
 def _watch(process: subprocess.Popen[str], on_line: Callable[[str], None]) -> int:
-    """Passes on a process's lines and returns its exit code; nothing of its group outlives this."""
+    """Passes on a process's lines and returns its exit code. Kills the process group if the
+    launcher itself fails.
+    """
     assert process.stdout is not None, "stdout is a pipe"
     try:
         for line in process.stdout:
@@ -393,7 +411,7 @@ def _watch(process: subprocess.Popen[str], on_line: Callable[[str], None]) -> in
 
 
 class Interrupts:
-    """Ctrl-C, which is passed on to every job that runs.
+    """Handles Ctrl-C and passes it on to all running jobs.
 
     Attributes:
         asked: whether it was pressed since the outermost `passed_on` was entered.
@@ -406,7 +424,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def passed_on(self) -> Iterator[None]:
-        """Handles SIGINT; without effect outside the main thread."""
+        """Handles SIGINT within the context; has no effect outside of the main thread."""
         is_main = threading.current_thread() is threading.main_thread()
         if self._is_listening or not is_main:
             yield
@@ -422,7 +440,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def reaching(self, group: int) -> Iterator[None]:
-        """Reaches a job's process group too while this is entered."""
+        """Passes SIGINT on to a job's process group within the context."""
         self._groups.add(group)
         try:
             if self.asked:
@@ -445,10 +463,11 @@ INTERRUPTS = Interrupts()
 def note_kill(config: Config, submission: Submission, outcome: Outcome) -> None:
     """Records in the ledger that an attempt has ended without an outcome.
 
-    A ledger that does not take it is no error: the next attempt enters the end of the one before.
+    If the ledger cannot be written, there is no error: the next attempt records the end of the
+    previous one.
 
     Raises:
-        FencedError: a newer attempt has taken over and ended this one; its launcher must not begin
+        FencedError: a newer attempt has taken over and ended this one; its launcher must not start
             another.
     """
     if outcome.facts or not submission.epoch:
@@ -464,21 +483,21 @@ def note_kill(config: Config, submission: Submission, outcome: Outcome) -> None:
 
 
 def read_outcome(path: Location, exit_code: int = 0) -> Outcome:
-    """Returns a job's outcome from its file; a job that left none was killed, which is worth a
-    retry.
+    """Returns a job's outcome from its file. A job without a file was killed, so that it can be
+    retried.
 
-    So is one whose file is damaged: what it has committed stands in the tables.
+    The same applies to a damaged file, since the tables contain the job's commits.
     """
     try:
         with reading_json(
             path,
             "outcome file",
-            "Run the same command again: what the job had committed is kept.",
+            "Run the same command again: windows that the job had committed are kept.",
         ):
             facts = json.loads(path.read_text())
             error = facts.pop("error", {})
             if not facts["exit_code"] and (error or 0 < exit_code < SIGNALLED):
-                raise ValueError("it has exit code 0, and the job has failed")
+                raise ValueError("it has exit code 0, but the job has failed")
             return Outcome(
                 facts["exit_code"],
                 facts["message"],
@@ -506,11 +525,10 @@ def read_outcome(path: Location, exit_code: int = 0) -> Outcome:
 
 
 def check_disk(config: Config, input_bytes: int) -> None:
-    """Refuses to begin what the disk has no room for: as much again as the inputs take, and
-    something to spare.
+    """Checks that there is enough free disk space: the size of the inputs, and a reserve.
 
     Raises:
-        ResourceError: names the folder, what is free and what is needed.
+        ResourceError: names the folder, the free and the needed space.
     """
     config.state.make_folder()
     free = config.state.free_bytes()
@@ -519,15 +537,15 @@ def check_disk(config: Config, input_bytes: int) -> None:
         raise ResourceError(
             f'no disk space in "{config.state}": {free / 1e6:.0f} MB are free, {needed / 1e6:.0f} '
             "MB are needed",
-            detail="Nothing has been started.",
-            hint="Free some (rewindow purge lists what nobody needs) and run the same command "
-            "again.",
+            detail="Nothing was started.",
+            hint="Free disk space (rewindow purge lists what can be deleted) and run the same "
+            "command again.",
         )
 
 
 def _pass_on(group: int) -> bool:
-    """Sends SIGINT to the Python driver of a process group, not to its JVM; returns whether there
-    is one yet.
+    """Sends SIGINT to the Python driver of a process group, not to its JVM; returns whether the
+    driver exists yet.
     """
     import psutil
 

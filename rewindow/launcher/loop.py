@@ -1,5 +1,5 @@
-"""Jobs run to their end: an attempt that dies is followed by the next one, any other job is begun
-again.
+"""Runs jobs until they end: an attempt that dies is followed by the next one, any other job is
+started again.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ def run_attempts(
     again: bool = False,
     crash: str | None = None,
 ) -> Outcome | None:
-    """Runs attempts until the replay has ended; None when it had ended before.
+    """Runs attempts until the replay has ended; returns None if it had ended before.
 
     Args:
-        config: settings.
+        config: current settings.
         replay_id: a planned replay.
-        listener: is told what happens.
-        again: try although the replay has used up its attempts.
-        crash: drill: kill the job at STEP:GROUP@ATTEMPT.
+        listener: receives the progress.
+        again: whether to start an attempt even if all allowed ones have failed.
+        crash: for a drill: kill the job at STEP:GROUP@ATTEMPT.
 
     Raises:
         Interrupted: the user has stopped it.
-        RewindowError: an attempt failed for good, or all allowed ones were used up.
+        RewindowError: an attempt failed permanently, or all allowed ones have failed.
     """
-    told = listener or Silent()
+    receiver = listener or Silent()
     ledger = Ledger.open(config.ledger_url)
     row = known_replay(config, ledger, replay_id)
     if config.replay.containers_at_once > 1 and row.state in RUNNABLE:
-        _run_together(config, row.read_plan(), told, again=again, crash=crash)
-    return _run_to_end(config, replay_id, told, again=again, crash=crash)
+        _run_together(config, row.read_plan(), receiver, again=again, crash=crash)
+    return _run_to_end(config, replay_id, receiver, again=again, crash=crash)
 
 
 def _run_to_end(
     config: Config,
     replay_id: str,
-    told: Listener,
+    listener: Listener,
     *,
     again: bool,
     crash: str | None,
@@ -69,9 +69,9 @@ def _run_to_end(
         if submission is None:
             return None
         if submission.replay_id != replay_id:
-            told.note(f"container {submission.replay_id.partition('@')[2]}")
-        with told.job():
-            outcome = run(submission, told.line)
+            listener.note(f"container {submission.replay_id.partition('@')[2]}")
+        with listener.job():
+            outcome = run(submission, listener.line)
         note_kill(config, submission, outcome)
         if outcome.exit_code == 0 and submission.replay_id == replay_id:
             return outcome
@@ -82,14 +82,14 @@ def _run_to_end(
             raise failure(outcome)
         again = False
         first_line = (outcome.message.splitlines() or ["without a message"])[0]
-        told.warn(f"attempt {submission.epoch} ended: {first_line}; resuming")
+        listener.warn(f"attempt {submission.epoch} ended: {first_line}; resuming")
 
 
 def _check_interrupt(replay_id: str) -> None:
-    """Ends the replay after Ctrl-C, which a job in its last commit group ignores.
+    """Raises an error after Ctrl-C, which a job ignores in its last commit group.
 
     Raises:
-        Interrupted: it was pressed while the last job ran.
+        Interrupted: Ctrl-C was pressed while the last job ran.
     """
     if INTERRUPTS.asked:
         raise Interrupted(
@@ -102,29 +102,29 @@ def _check_interrupt(replay_id: str) -> None:
 def _run_together(
     config: Config,
     plan: Plan,
-    told: Listener,
+    listener: Listener,
     *,
     again: bool,
     crash: str | None,
 ) -> None:
     """Runs the containers of a replay, several at the same time, until all have ended.
 
-    Those that run when another one fails are run to their end.
+    If one fails, the others that are running are still run to their end.
     """
     at_once = config.replay.containers_at_once
     running: dict[str, Future[Outcome | None]] = {}
     with INTERRUPTS.passed_on(), ThreadPoolExecutor(at_once) as pool:
         while True:
-            still = unfinished(config, plan)
-            names = {container.name for container in still}
-            for container in still:
+            remaining = unfinished(config, plan)
+            names = {container.name for container in remaining}
+            for container in remaining:
                 is_ready = container.name not in running and names.isdisjoint(container.after)
                 if is_ready and len(running) < at_once:
                     running[container.name] = pool.submit(
                         _run_to_end,
                         config,
                         container_id(plan.replay_id, container.name),
-                        Labelled(container.name, told),
+                        Labelled(container.name, listener),
                         again=again,
                         crash=crash,
                     )
@@ -146,18 +146,24 @@ def run_plain(
     crash: str | None = None,
     quick: bool = True,
 ) -> Outcome:
-    """Runs a job that is no attempt of a replay to its end; a killed one is begun again, as it is
-    safe to repeat.
+    """Runs a job that is not an attempt of a replay to its end. If it is killed, it is started
+    again, since it is safe to repeat.
 
     Args:
-        quick: it is a short job, see `spark_settings`.
+        config: current settings.
+        job: file name of the entry point.
+        arguments: arguments of the job.
+        subject: the stream or replay that it processes.
+        listener: receives the progress.
+        crash: crash points of the first try, for a drill.
+        quick: whether it is a short job, see `spark_settings`.
 
     Raises:
-        RewindowError: the job failed for good.
+        RewindowError: the job failed permanently.
     """
-    told = listener or Silent()
+    receiver = listener or Silent()
     for attempt in range(1, TRIES + 1):
-        with told.job():
+        with receiver.job():
             outcome = run(
                 plain_submission(
                     config,
@@ -167,7 +173,7 @@ def run_plain(
                     crash=crash,
                     quick=quick,
                 ),
-                told.line,
+                receiver.line,
             )
         if outcome.exit_code == 0:
             return outcome

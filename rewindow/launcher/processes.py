@@ -1,4 +1,4 @@
-"""Process groups of attempts: ended so that nothing of them is left."""
+"""Ends process groups of attempts completely."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ _PATIENCE_SECONDS = 15.0
 
 
 def end_process_group(group: int, leader: str, *, only_stopped: bool = False) -> None:
-    """Kills what is left of a process group and waits until it is gone.
+    """Kills the remaining processes of a process group and waits until they have ended.
 
     Args:
-        group: process group, named by its leader's pid.
-        leader: that leader's identity (process_identity); a process with the same pid and
-            another identity is left alone. So is every process if the leader is not visible here:
-            it ran in another pid namespace, or before this boot of the machine.
-        only_stopped: leave the group alone unless a member of it is stopped (SIGSTOP).
+        group: process group, by its leader's pid.
+        leader: that leader's identity (process_identity). A process with the same pid and another
+            identity is left alone. So is every process if the leader is not visible here: it ran in
+            another pid namespace, or before this boot of the machine.
+        only_stopped: whether to leave the group alone unless one of its processes is stopped
+            (SIGSTOP).
 
     Raises:
-        ResourceError: a member did not end.
+        ResourceError: a process did not end.
     """
     if not is_visible(leader) or process_identity(group) not in ("", leader):
         return
@@ -47,16 +48,16 @@ def end_process_group(group: int, leader: str, *, only_stopped: bool = False) ->
     if alive:
         raise ResourceError(
             f"process {alive[0].pid} of the last attempt does not end",
-            hint="End it by hand and retry.",
+            hint="End it manually and retry.",
         )
 
 
 def is_gone(attempt: AttemptRecord) -> bool:
-    """Returns whether an attempt without a recorded end has no process any more; False where that
-    is not known here.
+    """Returns whether the process of an attempt without a recorded end no longer exists; False if
+    that is unknown here.
 
-    Of a process in another pid namespace of this host the ledger alone is known: it counts as
-    ended when the attempt has reported nothing for hours.
+    For a process in another pid namespace of this host only the ledger is available: it counts as
+    ended if the attempt has reported nothing for hours.
     """
     if attempt.outcome is not None or attempt.host != socket.gethostname():
         return False
@@ -64,8 +65,8 @@ def is_gone(attempt: AttemptRecord) -> bool:
         return False
     if not is_visible(attempt.process_identity):
         return is_silent(attempt.heard_at, attempt.process_identity)
-    is_there = process_identity(attempt.process_group) == attempt.process_identity
-    return not is_there and not any(_members(attempt.process_group))
+    exists = process_identity(attempt.process_group) == attempt.process_identity
+    return not exists and not any(_members(attempt.process_group))
 
 
 def _is_stopped(process: psutil.Process) -> bool:

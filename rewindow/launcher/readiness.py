@@ -1,6 +1,4 @@
-"""Whether a replay can go on: what is asked before an attempt begins, and what `status` says of it
-beforehand.
-"""
+"""Checks whether a replay can continue: used before an attempt starts, and by `status`."""
 
 from __future__ import annotations
 
@@ -19,11 +17,11 @@ from rewindow.storage.staged_marks import check_ledger, check_sealed_rows, stage
 
 
 def obstacle(config: Config, plan: Plan) -> RewindowError | None:
-    """Returns what the next attempt of a replay would be refused for, or fail of before its first
-    group; None: nothing.
+    """Returns the error that would reject the next attempt of a replay, or stop it before its first
+    group; None if there is none.
 
-    Nothing is changed. The application is loaded, since code that has changed cannot go on from
-    these checkpoints.
+    Nothing is changed. The application is loaded, because changed code cannot continue from the
+    checkpoints.
     """
     ledger = Ledger.open(config.ledger_url)
     for container in ledger.replays.containers(plan.replay_id):
@@ -40,11 +38,11 @@ def obstacle(config: Config, plan: Plan) -> RewindowError | None:
 
 
 def check_tables(config: Config, ledger: Ledger, plan: Plan) -> dict[str, Position]:
-    """Returns how far each table of a replay has come.
+    """Returns the position of each table of a replay.
 
     Raises:
-        TableError: the ledger is older than the tables, or another one; a table has lost commits
-            for good.
+        TableError: the ledger is older than the tables, or does not belong to them; a table has
+            permanently lost commits.
     """
     root = config.replay_root(plan.replay_id)
     positions = staged_positions(root, plan)
@@ -55,23 +53,25 @@ def check_tables(config: Config, ledger: Ledger, plan: Plan) -> dict[str, Positi
 
 
 def check_inputs(config: Config, plan: Plan) -> None:
-    """Refuses a replay of which an input is gone, or another stream has taken its place."""
+    """Checks that the inputs of a replay exist and are the planned streams."""
     for entry in plan.inputs:
         open_input(entry, config.state)
 
 
 def check_attempts(config: Config, ledger: Ledger, plan: Plan) -> None:
-    """Refuses a replay that has failed as often as its plan allows without a new checkpoint (R90,
-    R91), and one that has exhausted its JVM's heap twice at the same place.
+    """Checks that a replay has not failed more often than its plan allows without a new checkpoint,
+    and that it has not exhausted its JVM's heap twice at the same place.
+
+    Rules: R90, R91
     """
     *_, before, last = None, None, *ledger.attempts.of(plan.replay_id)
     memory = config.spark.driver_memory
     if before and last and not last.mark and is_repeated(last.message, before.message, memory):
         raise RewindowError(
             f"{last.message.splitlines()[0]}, in two attempts in a row",
-            detail="The last one committed no window; what was committed before is kept.",
-            hint="Set a larger spark.driver_memory in rewindow.toml, or let the operator keep "
-            f"less, then: rewindow replay --resume {plan.replay_id}",
+            detail="The last one committed no window; windows that were committed before are kept.",
+            hint="Set a larger spark.driver_memory in rewindow.toml, or reduce the memory that "
+            f"the operator needs, then: rewindow replay --resume {plan.replay_id}",
         )
     unnoticed = 1 if last is not None and last.outcome is None else 0
     used = ledger.attempts.since_checkpoint(plan.replay_id) + unnoticed
@@ -79,8 +79,8 @@ def check_attempts(config: Config, ledger: Ledger, plan: Plan) -> None:
         raise RewindowError(
             f'replay "{plan.replay_id}" has failed {used} times without a new checkpoint, allowed '
             f"are {plan.attempts}",
-            detail="What it had committed is kept.",
-            hint=f"See why (rewindow status {plan.replay_id}), mend it, then: "
-            f"rewindow replay --resume {plan.replay_id} --again; or give it up: rewindow abandon "
-            f"{whole_replay(plan.replay_id)}",
+            detail="Windows that it had committed are kept.",
+            hint=f"Find the cause (rewindow status {plan.replay_id}) and correct it, then: "
+            f"rewindow replay --resume {plan.replay_id} --again; or abandon the replay: rewindow "
+            f"abandon {whole_replay(plan.replay_id)}",
         )

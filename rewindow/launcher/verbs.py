@@ -1,8 +1,13 @@
-"""The verbs that plan, run and end jobs. `rewindow.Project` and the command line call them.
+"""The verbs that plan, run and end jobs, as functions for the command line and for programs.
 
-A job is a separate Spark process, which is started again if it was killed. A function returns when
-its job has ended, or raises the job's error. The job gets the path of the settings file, the state
-folder and the master, and reads all other settings in the file.
+    config = rewindow.Config.load("rewindow.toml")
+    rewindow.record(config, "clicks", end=True)
+    replay = rewindow.replay(config, "spending", mode="at_least_once")
+    rewindow.publish(config, replay.replay_id)
+
+A job runs in a separate Spark process and is started again if it was killed. The function returns
+when the job has ended, or raises its error. The job receives the path of the settings file, the
+state folder and the Spark master; it reads all other settings from the file.
 """
 
 from __future__ import annotations
@@ -34,12 +39,12 @@ from rewindow.storage.stream_settings import check_recorded_settings
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """What running a replay has come to.
+    """The result of running a replay.
 
     Attributes:
-        plan: what was planned, with the id of the replay, its closed range of windows and its mode.
-        state: where the replay is in its life; `ended` when all its windows are staged.
-        epoch: number of the attempt that ended it; None when it had ended before, and nothing was
+        plan: the plan, with the id of the replay, its closed range of windows and its mode.
+        state: state of the replay; `ended` if all its windows are staged.
+        epoch: number of the attempt that ended it; None if it had ended before, so that nothing was
             computed.
     """
 
@@ -53,7 +58,7 @@ class ReplayResult:
         return self.plan.replay_id
 
     def to_json(self) -> dict[str, Any]:
-        """Returns it for programs; window ids are numbers."""
+        """Returns the result for programs; window ids are numbers."""
         windows = self.plan.range
         return {
             "replay": self.replay_id,
@@ -66,21 +71,21 @@ class ReplayResult:
 
 
 QUICK_BYTES = 128 * 10**6
-"""Below this a recording is a short job; above it the JVM's first compiler alone takes 1.6 times
-the processor time."""
+"""Recordings of fewer bytes are short jobs. For larger ones the JVM's first compiler alone would
+need 1.6 times the processor time."""
 
 
 def plan(config: Config, application: str, **replay_options: Unpack[ReplayOptions]) -> PlanPreview:
-    """Returns what a replay would do, without creating anything. Starts no JVM.
+    """Returns the plan of a replay, without creating anything. Starts no JVM.
 
     Args:
-        config: settings in force.
+        config: current settings.
         application: its name.
-        replay_options: range, mode and the other fields of ReplayRequest; without a range, every
-            window that all inputs have sealed.
+        replay_options: range, mode and the other fields of ReplayRequest; without a range, all
+            windows that all inputs have sealed.
 
     Raises:
-        InputError: the application or a stream is unknown, or a wish cannot be.
+        InputError: the application or a stream is unknown, or an option is invalid.
         RangeError: windows of the range are not sealed, and `allow_missing` is not given.
     """
     return draft_plan(config, ReplayRequest(application, **replay_options))
@@ -94,19 +99,20 @@ def replay(
     crash: str | None = None,
     **replay_options: Unpack[ReplayOptions],
 ) -> ReplayResult:
-    """Plans a range and runs it to its end, attempt after attempt, into staged tables that no
-    reader sees.
+    """Plans a range and runs it to its end, attempt after attempt, into staged tables, which
+    readers do not see.
 
     Args:
-        config: settings in force.
+        config: current settings.
         application: its name.
-        listener: is told what happens; nobody by default.
-        crash: drill: kill the job at STEP:GROUP@ATTEMPT.
+        listener: receives the progress; none by default.
+        crash: for a drill: kill the job at STEP:GROUP@ATTEMPT.
         replay_options: see plan.
 
     Raises:
-        RewindowError: see plan; the range is held by another replay; an attempt failed for good, or
-            all allowed ones were used up: what was committed is kept, and `resume` goes on from it.
+        RewindowError: see plan; another replay has locked the range; an attempt failed permanently,
+            or all allowed ones have failed: committed windows are kept, and `resume` continues
+            after them.
     """
     planned = create_replay(config, ReplayRequest(application, **replay_options))
     return _run(config, planned, listener or Silent(), again=False, crash=crash)
@@ -120,16 +126,16 @@ def resume(
     listener: Listener | None = None,
     crash: str | None = None,
 ) -> ReplayResult:
-    """Goes on with a replay as it was planned, from its last checkpoint.
+    """Continues a replay as it was planned, from its last checkpoint.
 
     Args:
-        config: settings in force.
+        config: current settings.
         replay_id: a planned or failed replay; the id of a container means its replay.
-        again: try although it has used up its attempts.
+        again: whether to start an attempt even if all allowed ones have failed.
         listener, crash: see replay.
 
     Raises:
-        RewindowError: there is no such replay, it is abandoned, or it failed, see replay.
+        RewindowError: the replay does not exist, is abandoned, or failed, see replay.
     """
     ledger = Ledger.open(config.ledger_url)
     planned = known_replay(config, ledger, whole_replay(replay_id)).read_plan()
@@ -152,7 +158,7 @@ def _run(
     row = Ledger.open(config.ledger_url).replays.get(planned.replay_id)
     if outcome is None:
         listener.note(
-            f"it was computed before and is {row.state}: nothing is left to do; for a new one give "
+            f"it was computed before and is {row.state}: nothing is left to do; for a new one use "
             "another --id"
         )
     return ReplayResult(planned, row.state, row.epoch if outcome else None)
@@ -170,27 +176,27 @@ def record(  # noqa: PLR0913 - each is an option of the verb
     start_over: bool = False,
     listener: Listener | None = None,
 ) -> RecordResult:
-    """Takes what is new of a stream's source and seals its windows. A second run over the same
+    """Records new tuples from a stream's source and seals its windows. A second run over the same
     source changes nothing.
 
     Args:
-        config: settings in force, with the stream in them.
+        config: current settings, including the stream.
         stream: its name.
         sealed_to: seal windows up to this time in ISO 8601 (exclusive); by default up to the newest
             tuple's window.
-        end: nothing more will come: seal the window of the newest tuple too.
-        seal_again: the table of seals is lost: make it anew from the tuples there.
-        reopen: take late tuples from quarantine into their windows, which get a new seal; without a
-            question.
-        replace: with `reopen`: read the whole source, and give sealed windows that differ from it
-            what it has now.
-        start_over: remove what was recorded and record it anew with the settings in force, while
-            nobody needs it.
-        listener: is told what happens; nobody by default.
+        end: whether the stream has ended, so that the window of the newest tuple is sealed, too.
+        seal_again: whether to create a lost table of seals again from the recorded tuples.
+        reopen: whether to move late tuples from quarantine to their windows, which get a new seal;
+            without confirmation.
+        replace: with `reopen`: read the whole source, and replace the tuples of sealed windows that
+            differ from it.
+        start_over: whether to remove the recording and record again with the current settings, if
+            nothing depends on the recording.
+        listener: receives the progress; none by default.
 
     Raises:
         RewindowError: the stream is unknown, its source cannot be read or has too many malformed
-            rows, or the job failed for good.
+            rows, or the job failed permanently.
     """
     config.stream(stream)
     if start_over:
@@ -224,7 +230,7 @@ def record(  # noqa: PLR0913 - each is an option of the verb
 
 
 def _check_settings(config: Config, stream: str) -> None:
-    """Refuses settings that have changed since a stream was recorded, before Spark starts.
+    """Checks, before Spark starts, that the settings of a recorded stream have not changed.
 
     A stream without a sealed window may still change them.
     """
@@ -242,20 +248,21 @@ def publish(
     listener: Listener | None = None,
     crash: str | None = None,
 ) -> PublicationResult:
-    """Replaces the replay's range in the published tables: each in one commit.
+    """Replaces the replay's range in the published tables, each in one commit.
 
     Args:
-        config: settings in force.
+        config: current settings.
         replay_id: a replay that has ended and passed the gate.
-        accept: publish although it has not passed, or would replace newer or better windows; the
-            reason is kept with what it overrides.
-        leave_out_damaged: go on without the windows of damaged files; these are then missing.
-        listener: is told what happens; nobody by default.
-        crash: drill: kill the job at STEP:NUMBER.
+        accept: reason for publishing although the gate has not passed, or although newer or better
+            windows are replaced; it is stored together with the objections.
+        leave_out_damaged: whether to continue without the windows of damaged files, which are then
+            missing.
+        listener: receives the progress; none by default.
+        crash: for a drill: kill the job at STEP:NUMBER.
 
     Raises:
-        RewindowError: it has not ended or not passed; a later publication overlaps; or the job
-            failed for good.
+        RewindowError: the replay has not ended or not passed the gate; a later publication
+            overlaps; or the job failed permanently.
     """
     return _publication(
         PublicationAction.PUBLISH,
@@ -276,8 +283,7 @@ def withdraw(
     listener: Listener | None = None,
     crash: str | None = None,
 ) -> PublicationResult:
-    """Gives up a publication or an undo that was begun and cannot be finished: tables show what
-    they showed before.
+    """Withdraws an unfinished publication or undo: the tables then show their previous content.
 
     Args and errors: see publish.
     """
@@ -300,8 +306,8 @@ def undo(
     listener: Listener | None = None,
     crash: str | None = None,
 ) -> PublicationResult:
-    """Puts back what was published before this replay. Refused when a later publication overlaps,
-    which it names.
+    """Restores the content that was published before this replay. Raises an error that names a
+    later overlapping publication, if there is one.
 
     Args and errors: see publish.
     """
@@ -325,26 +331,26 @@ def _publication(
     listener: Listener | None,
     crash: str | None,
 ) -> PublicationResult:
-    """Acts in this process, which starts no JVM; by a job where a table needs Spark, or to be
-    killed in a drill.
+    """Runs the action in this process, which starts no JVM; in a job if a table needs Spark, or if
+    a drill kills it.
     """
     from rewindow.publication.actions import run_action
     from rewindow.publication.spark_needed import SparkNeeded
 
-    told = listener or Silent()
+    receiver = listener or Silent()
     if crash is None:
         try:
-            with told.job():
+            with receiver.job():
                 return run_action(
                     act,
                     config,
                     replay_id,
-                    say=told.line,
+                    say=receiver.line,
                     accept=accept,
                     leave_out_damaged=leave_out_damaged,
                 )
         except SparkNeeded as needed:
-            told.note(f"{needed}: starting Spark")
+            receiver.note(f"{needed}: starting Spark")
     flags = {
         "--undo": act is PublicationAction.UNDO,
         "--withdraw": act is PublicationAction.WITHDRAW,
@@ -363,24 +369,23 @@ def _publication(
 
 
 def abandon(config: Config, replay_id: str, *, reason: str = "") -> Replay:
-    """Ends a replay for good, its process and its leases, and returns its row. What is published
-    stays.
+    """Ends a replay permanently, with its process and its leases, and returns its entry in the
+    ledger. Published windows are not affected.
 
     Args:
-        config: settings in force.
+        config: current settings.
         replay_id: a replay.
-        reason: why; kept with the replay.
+        reason: the reason; stored with the replay.
 
     Raises:
-        InputError: there is no such replay, it is a container of one, or it is published: undo it
-            instead.
+        InputError: the replay does not exist, is a container, or is published: undo it instead.
         OverlapError: a publication or an undo of it is open.
     """
     ledger = Ledger.open(config.ledger_url)
     check_whole(replay_id)
     row = ledger.replays.abandon(replay_id, reason)
-    for one in [row, *ledger.replays.containers(replay_id)]:
-        _end(ledger, one, reason)
+    for entry in [row, *ledger.replays.containers(replay_id)]:
+        _end(ledger, entry, reason)
     return row
 
 

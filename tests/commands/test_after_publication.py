@@ -168,7 +168,7 @@ def test_finished_replay_is_not_restarted_under_its_id(command: Command) -> None
     code, text, errors = command("replay", "app", "--id", "first")
     assert (
         code == 0
-        and "it was computed before and is checked: nothing is left to do; for a new one give "
+        and "it was computed before and is checked: nothing is left to do; for a new one use "
         "another"
         in errors
     )

@@ -228,7 +228,7 @@ def test_replay_with_a_lost_ledger_is_reported_and_can_be_rebuilt(project: Proje
         shutil.rmtree(file) if file.is_dir() else file.unlink()
     with pytest.raises(
         InputError,
-        match='replay "one" is not in the ledger, though its tables are there',
+        match='replay "one" is not in the ledger, although its tables exist',
     ) as error:
         begin_attempt(config, "one")
     assert "rewindow ledger rebuild" in error.value.hint
