@@ -234,7 +234,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         state=tmp_path_factory.mktemp("state"),
         spark=SparkConfig(
             master="local[2]",
-            driver_memory="2g",
+            driver_memory="2600m",
             jars=str(jars),
             # Plans live for one query: with much room for what is new, little of it is copied.
             conf={DRIVER_OPTIONS: "-Xms1700m -Xmn1200m"},
