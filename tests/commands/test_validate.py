@@ -208,7 +208,7 @@ def test_validation_imports_neither_spark_nor_great_expectations(
 ) -> None:
     write(APPLICATION)
     program = (
-        "import sys; import rewindow; rewindow.validate(rewindow.Config.load(), 'halves');"
+        "import sys; import rewindow; rewindow.Project().validate('halves');"
         "sys.exit(bool({'pyspark', 'great_expectations'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

@@ -165,7 +165,7 @@ def wrong() -> Iterator[tuple[StreamConfig, str]]:
     yield settings("trips.py", format=None), 'A Generator needs format = "generator"'
     for given, words in (
         ({"rate": 0}, 'source_settings.rate" of stream "s" is 0: it must be greater than'),
-        ({"rats": 3}, 'source_settings.rats" of stream "s" is 3: there is no such property'),
+        ({"rats": 3}, 'source_settings.rats" of stream "s" is 3: the property does not exist'),
         ({"lulls": {"after": 3}}, 'source_settings.lulls.windows" of stream "s"'),
         ({"clock_steps": {"every": 3}}, 'source_settings.clock_steps.by" of stream "s"'),
     ):
