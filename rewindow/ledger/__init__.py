@@ -1,8 +1,8 @@
-"""Ledger: what processes must agree on about replays, in SQLite (embedded) or PostgreSQL (shared).
+"""The ledger: shared records of replays, in SQLite (embedded) or PostgreSQL (shared).
 
-Leases and states prevent waste; that no two attempts write is the tables' fence (rewindow.storage).
-The ledger holds what the tables cannot: who may try next, what was begun, what was accepted, which
-number a publication has.
+It stores what the tables cannot: which replay may run next, what was started, what was accepted,
+and the numbers of publications. Its leases and states prevent duplicate work. They do not prevent
+that two attempts write: for this, the tables check the transaction ids (rewindow.storage).
 """
 
 from rewindow.ledger.attempts import AttemptEnd, AttemptRecord, GroupTiming

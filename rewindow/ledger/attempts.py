@@ -1,11 +1,15 @@
-"""Attempts and epochs: who may write for a replay, how each attempt went, and how often it failed
-(R89 to R91).
+"""Attempts and epochs: which attempt may write for a replay, how each attempt ended, and how many
+failed.
 
-A launcher calls `since_checkpoint`, to give up after the allowed number of failures, and
-`Ledger.take_over` for leases and the next epoch, and starts the job. The job calls `begin`,
-`report_progress` after each commit group, and `end`. The launcher calls `end` for a job that could
-not. Each write of an attempt first locks the replay's row under the condition that its epoch is
-still the newest; otherwise it raises FencedError and writes nothing.
+An epoch is the number of an attempt. A launcher calls, in this order: `attempts.since_checkpoint`
+(to stop after the allowed number of failures), `take_over` (leases and the next epoch),
+`attempts.begin` after it has started the process, and `attempts.end` after the process has ended in
+any way. The job itself calls `attempts.report_progress` after each commit group.
+
+Each write of an attempt first locks the replay's row, on condition that the attempt's epoch is
+still the newest. Otherwise it raises a FencedError and nothing is written.
+
+Rules: R89, R90, R91
 """
 
 from __future__ import annotations
@@ -30,9 +34,10 @@ from rewindow.names import whole_replay
 class AttemptEnd(StrEnum):
     """How an attempt ended.
 
-    done: the last window is committed. failed: it stopped by an error. killed: its process is gone
-    without a word. interrupted: a user stopped it at a group's end. stuck: it committed nothing for
-    too long and ended itself. lost: nobody said; the next epoch was taken over it.
+    done: the last window is committed. failed: it stopped with an error. killed: its process ended
+    without an outcome. interrupted: a user stopped it at the end of a commit group. stuck: it
+    committed nothing for too long and ended itself. lost: the next attempt started
+    before its end was recorded.
     """
 
     DONE = "done"
@@ -51,10 +56,10 @@ class AttemptRecord:
     """One attempt of a replay.
 
     Attributes:
-        host, pid, process_group, process_identity: its process, to be compared before a kill; None
-            when the submit never came so far.
-        mark: the last one it reported, None when it committed nothing.
-        outcome: None while it runs, or when nobody has noticed its end.
+        host, pid, process_group, process_identity: its process, which is compared before it is
+            killed; None if the process was not started.
+        mark: the last mark that it reported; None if it committed nothing.
+        outcome: None while it runs, or if its end was not recorded.
     """
 
     replay_id: str
@@ -76,10 +81,12 @@ _PARTITIONS = "partitions"
 
 @dataclass(frozen=True)
 class GroupTiming:
-    """Seconds per step of one commit group, which ended at a mark.
+    """Seconds per step of one commit group.
 
     Attributes:
-        partitions: by operator a list of (number, rows, seconds), and how many tuples it emitted.
+        mark: mark of the group: number of windows that were committed after it.
+        partitions: operator to its partitions, as (number, rows, seconds), and the number of tuples
+            that it emitted.
     """
 
     epoch: int
@@ -90,7 +97,7 @@ class GroupTiming:
 
 
 class Attempts(LedgerPart):
-    """The part of the ledger that keeps epochs, attempts and their progress."""
+    """Epochs, attempts and their progress in the ledger."""
 
     def __init__(self, database: Database, replays: Replays, counts: CountsIndex) -> None:
         super().__init__(database)
@@ -98,31 +105,30 @@ class Attempts(LedgerPart):
         self._counts = counts
 
     def next_epoch(self, replay_id: str) -> int:
-        """Gives out the next epoch of a replay; from now on every older attempt is fenced off the
-        ledger.
+        """Returns the next epoch of a replay. All older attempts can no longer write to the ledger.
 
         Raises:
-            InputError: the replay is unknown, or in a state in which nothing is left to run.
+            InputError: the replay is unknown, or in a state in which no attempt can start.
         """
         with self.writing() as connection:
             return self.give_epoch(connection, replay_id)
 
     def give_epoch(self, connection: Connection, replay_id: str) -> int:
-        """Gives out the next epoch inside a transaction, see `next_epoch`."""
+        """Returns the next epoch within a transaction, see `next_epoch`."""
         may_run = (replays.c.replay_id == replay_id) & replays.c.state.in_(RUNNABLE)
         step = update(replays).where(may_run).values(epoch=replays.c.epoch + 1, changed_at=self.now)
         epoch = connection.execute(step.returning(replays.c.epoch)).scalar_one_or_none()
         if epoch is None:
             state = read_replay(connection, replay_id).state
             raise InputError(
-                f'replay "{replay_id}" is {state}: no attempt can begin',
-                hint="To run its range again give the new replay another --id.",
+                f'replay "{replay_id}" is {state}: no attempt can start',
+                hint="To run its range again, plan a new replay with another --id.",
             )
         self._end(
             connection,
             replay_id,
             AttemptEnd.LOST,
-            f"attempt {epoch} began before it had ended",
+            f"attempt {epoch} started before it had ended",
         )
         values = {"replay_id": replay_id, "epoch": epoch, "message": ""}
         connection.execute(insert(attempts).values(**values, began_at=self.now, heard_at=self.now))
@@ -137,7 +143,7 @@ class Attempts(LedgerPart):
         process_group: int,
         process_identity: str,
     ) -> None:
-        """Enters the process of an attempt; the replay is running.
+        """Records the process of an attempt and sets the replay to running.
 
         Raises:
             FencedError: a newer attempt has taken over.
@@ -157,8 +163,7 @@ class Attempts(LedgerPart):
                 self._replays.move(connection, replay_id, ReplayState.RUNNING)
 
     def end(self, replay_id: str, epoch: int, outcome: str, message: str = "") -> None:
-        """Enters how an attempt ended and ends the replay's leases; a second call for it changes
-        nothing.
+        """Records how an attempt ended and ends the replay's leases. Repeated calls change nothing.
 
         Raises:
             FencedError: a newer attempt has taken over.
@@ -205,11 +210,20 @@ class Attempts(LedgerPart):
         counts: Sequence[PortCount] = (),
         partitions: Mapping[str, object] | None = None,
     ) -> None:
-        """Enters a commit group: its mark, its checkpoint if it made one, seconds per step, tuples
-        per port, and for each operator its partitions and the tuples that it emitted.
+        """Records a commit group.
 
-        The same report again changes nothing. A checkpoint counts as new when its mark is higher
-        than any before.
+        A repeated report changes nothing. A checkpoint counts as new if its mark is higher than
+        those of all checkpoints before.
+
+        Args:
+            replay_id: the replay.
+            epoch: the attempt.
+            mark: number of windows that are committed after the group.
+            checkpoint_mark: mark of its checkpoint; None if it wrote none.
+            timings: seconds per step.
+            counts: tuples per port.
+            partitions: operator to its partitions and the number of tuples that it emitted, see
+                `GroupTiming`.
 
         Raises:
             FencedError: a newer attempt has taken over.
@@ -250,10 +264,12 @@ class Attempts(LedgerPart):
             )
 
     def report_warm_up(self, replay_id: str, epoch: int) -> None:
-        """Enters a checkpoint of a warm-up: failures before it count no more (R90).
+        """Records a checkpoint of a warm-up. Failures before it do not count any more.
 
         Raises:
             FencedError: a newer attempt has taken over.
+
+        Rules: R90
         """
         with self.writing() as connection:
             self._replays.hold_epoch(connection, replay_id, epoch)
@@ -274,7 +290,7 @@ class Attempts(LedgerPart):
             return list(map(_to_attempt, connection.execute(query)))
 
     def begun(self, replay_ids: Sequence[str]) -> dict[str, int]:
-        """Returns how many attempts of replays have begun; those without any are left out."""
+        """Returns the number of attempts of each replay; replays without attempts are left out."""
         c = attempts.c
         query = (
             select(c.replay_id, func.count())
@@ -285,7 +301,7 @@ class Attempts(LedgerPart):
             return {name: int(count) for name, count in connection.execute(query)}
 
     def last(self, replay_id: str) -> AttemptRecord | None:
-        """Returns the newest attempt of a replay, None before the first."""
+        """Returns the newest attempt of a replay; None before the first one."""
         query = (
             select(attempts)
             .where(attempts.c.replay_id == replay_id)
@@ -297,12 +313,14 @@ class Attempts(LedgerPart):
         return None if row is None else _to_attempt(row)
 
     def since_checkpoint(self, replay_id: str) -> int:
-        """Returns how many attempts have failed since a new checkpoint was last reported (R90,
-        R91).
+        """Returns how many attempts have failed since the last new checkpoint was reported.
 
-        The attempt that reported it counts when it failed afterwards; one that a user interrupted,
-        or that still runs, does not. Asked after `next_epoch`, an attempt whose end nobody noticed
-        counts too. More than the allowed number (strict) is reason to give up.
+        The attempt that reported the checkpoint counts if it failed afterwards. Attempts that a
+        user interrupted, or that still run, do not count. After `next_epoch`, attempts whose end
+        was not recorded count, too. The launcher stops if the number is greater than the allowed
+        one.
+
+        Rules: R90, R91
         """
         since = (
             select(replays.c.checkpoint_epoch)
@@ -325,12 +343,12 @@ class Attempts(LedgerPart):
         query = query.order_by(c.epoch.desc(), c.mark.desc()).limit(limit)
         with self.reading() as connection:
             rows = read_rows(connection, query, GroupTiming)
-        found = []
+        groups = []
         for row in rows:
             timings: dict[str, Any] = dict(row.timings)
             partitions = timings.pop(_PARTITIONS, {})
-            found.append(replace(row, timings=timings, partitions=partitions))
-        return found
+            groups.append(replace(row, timings=timings, partitions=partitions))
+        return groups
 
 
 def _attempt(replay_id: str, epoch: int) -> Any:

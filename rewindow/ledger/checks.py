@@ -1,4 +1,4 @@
-"""Gate results and acceptances: by which right a replay may be published."""
+"""Gate results and acceptances, which allow a replay to be published."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ FAILED = "failed"
 
 
 class OutputSummary(TypedDict):
-    """What the gate said of an output, without the windows; checks by their names, the page by its
-    file's name.
+    """The gate's result for an output, without the windows: names of checks, and the file name of
+    the page.
     """
 
     output: str
@@ -38,7 +38,7 @@ class OutputSummary(TypedDict):
 
 
 class CheckSummary(TypedDict, total=False):
-    """What the gate said of each output, or the error for which it came to no verdict."""
+    """The gate's result for each output, or the error because of which it has no verdict."""
 
     outputs: list[OutputSummary]
     error: str
@@ -46,11 +46,13 @@ class CheckSummary(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Check:
-    """What the gate said of a replay: "passed" or "failed", and where its results lie.
+    """The gate's result for a replay.
 
     Attributes:
-        tables: what the replay's tables held when the gate read them
-            (`rewindow.storage.layout.staged_contents`); None when it did not come to that.
+        verdict: "passed" or "failed".
+        results: location of the detailed results.
+        tables: content of the replay's tables when the gate read them
+            (`rewindow.storage.layout.staged_contents`); None if it did not read them.
     """
 
     replay_id: str
@@ -64,7 +66,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Somebody's word that a replay may be published whatever the gate said; kept for ever.
+    """A user's decision that a replay may be published whatever the gate's result; it is never
+    deleted.
+
     `tables` as in Check.
     """
 
@@ -76,7 +80,7 @@ class Acceptance:
 
 
 class Checks(LedgerPart):
-    """The part of the ledger that keeps gate results and acceptances."""
+    """Gate results and acceptances in the ledger."""
 
     def __init__(self, database: Database, replays: Replays) -> None:
         super().__init__(database)
@@ -91,16 +95,19 @@ class Checks(LedgerPart):
         epoch: int | None = None,
         tables: Contents | None = None,
     ) -> None:
-        """Enters a gate result. An ended replay that passed is checked; a checked one that failed
-        is ended again.
+        """Records a gate result. If it has passed, an ended replay becomes checked; if it has
+        failed, a checked one becomes ended.
 
         Args:
-            tables: what was judged, see Check; without it nothing can be published by right of this
-                check.
+            replay_id: the replay.
+            verdict: "passed" or "failed".
+            results: location of the detailed results.
+            summary: the result for each output.
+            epoch: the attempt that was checked.
+            tables: what was checked, see Check; without it, the check does not allow a publication.
 
         Raises:
-            InputError: the replay is unknown or has not ended, or the verdict is neither "passed"
-                nor "failed".
+            InputError: the replay is unknown or has not ended, or the verdict is invalid.
         """
         if verdict not in (PASSED, FAILED):
             raise InputError(
@@ -128,8 +135,8 @@ class Checks(LedgerPart):
             connection.execute(insert(checks).values(**values, checked_at=self.now))
 
     def accept(self, replay_id: str, reason: str, who: str, tables: Contents | None = None) -> None:
-        """Enters that somebody takes an ended replay as it is, with what its tables hold; it is
-        then checked.
+        """Records that a user accepts an ended replay with the present content of its tables; the
+        replay becomes checked.
 
         Raises:
             InputError: the replay is unknown or has not ended, or no reason is given.
@@ -137,7 +144,8 @@ class Checks(LedgerPart):
         if not reason.strip() or not who.strip():
             raise InputError(
                 "an acceptance needs a reason and a name",
-                hint=f'Say why: rewindow publish {replay_id} --accept "known outage of a station"',
+                hint="Give the reason: "
+                f'rewindow publish {replay_id} --accept "known outage of a station"',
             )
         with self.serialised() as connection:
             state = read_replay(connection, replay_id).state
@@ -157,7 +165,7 @@ class Checks(LedgerPart):
             connection.execute(insert(acceptances).values(**values, accepted_at=self.now))
 
     def newest(self, replay_id: str | None = None, limit: int = 100) -> list[Check]:
-        """Returns gate results, newest first; of one replay if so asked."""
+        """Returns gate results, newest first; of all replays, or of one."""
         columns = checks.c[tuple(Check.__dataclass_fields__)]
         query = select(*columns).order_by(checks.c.check_id.desc()).limit(limit)
         if replay_id is not None:
@@ -166,7 +174,7 @@ class Checks(LedgerPart):
             return read_rows(connection, query, Check)
 
     def acceptances(self, replay_id: str) -> list[Acceptance]:
-        """Returns who accepted a replay, newest first."""
+        """Returns the acceptances of a replay, newest first."""
         columns = acceptances.c[tuple(Acceptance.__dataclass_fields__)]
         query = select(*columns).where(acceptances.c.replay_id == replay_id)
         with self.reading() as connection:

@@ -1,9 +1,9 @@
-"""Connection of a ledger to its database: reads, writes, serialised writes, and failures in words.
+"""Connects a ledger to its database: transactions for reads and writes, and error messages.
 
-SQLite serialises every write by BEGIN IMMEDIATE (a deferred transaction that checks first and
-inserts later lets two writers pass the same check). On PostgreSQL a serialised write locks one row,
-the publication counter; it is always taken before any row of a replay, so that no two writes wait
-for each other in a circle.
+SQLite serialises every write by BEGIN IMMEDIATE. With a deferred transaction, two writers could
+both check a condition before one of them inserts. On PostgreSQL, a serialised write locks one row,
+the publication counter. It is always locked before any row of a replay, so that there are no
+deadlocks.
 """
 
 from __future__ import annotations
@@ -72,12 +72,11 @@ def read_rows(
 
 
 class Database:
-    """What every part of the ledger stands on: transactions and the database's clock.
+    """Transactions and the database's clock, which all parts of the ledger use.
 
     Attributes:
         now: SQL expression for the database's time.
-        copy: folder of the copy that is read instead of a file that cannot be written to, None as a
-            rule.
+        copy: folder of the copy that is read if the ledger's folder is read-only; otherwise None.
     """
 
     copy: Path | None = None
@@ -96,17 +95,17 @@ class Database:
 
     @classmethod
     def open(cls, url: str, *, make: bool = True) -> Self:
-        """Returns the database at an SQLAlchemy URL; made on first use, brought up to date when it
+        """Returns the database at an SQLAlchemy URL. It is created on first use, and upgraded if it
         is older.
 
         Args:
             url: of the database.
-            make: without it, a ledger that is not there or is older is refused, and nothing is
-                written.
+            make: if False, nothing is written, and a ledger that does not exist or is older is an
+                error.
 
         Raises:
-            InputError: the URL is not one of SQLite or PostgreSQL or asks for what the server does
-                not know or allow, or a newer Rewindow has upgraded this ledger.
+            InputError: the URL is not one of SQLite or PostgreSQL, contains settings that the
+                server does not support or allow, or a newer Rewindow has upgraded this ledger.
             LedgerError: the database does not answer.
         """
         from rewindow.ledger.upgrade import check_current, make_current
@@ -114,8 +113,8 @@ class Database:
         place = LedgerUrl.parse(url)
         if not make and place.file and not place.file.is_file():
             raise InputError(
-                f'ledger "{place.name}" is not there',
-                hint="The first command that plans a replay makes it.",
+                f'ledger "{place.name}" does not exist',
+                hint="The first command that plans a replay creates it.",
             )
         copy = None
         if place.is_read_only():
@@ -131,9 +130,9 @@ class Database:
                     check_current(place, engine)
         except failures.ProgrammingError as error:
             detail = place.without_password(" ".join(str(error.orig).split()))
-            hint = "Look at the URL's settings; the user must be allowed to create a schema, once."
+            hint = "Check the URL's settings; the user must be allowed to create a schema, once."
             raise InputError(
-                f'ledger "{place.name}" is set up wrongly',
+                f'ledger "{place.name}" is not configured correctly',
                 detail=f"{detail}.",
                 hint=hint,
             ) from None
@@ -144,35 +143,35 @@ class Database:
         return database
 
     def close(self) -> None:
-        """Closes all connections; the ledger can be used again and then opens new ones."""
+        """Closes all connections. If the ledger is used again, it opens new ones."""
         self.engine.dispose()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Gives a transaction that sees one state of the ledger."""
+        """Yields a transaction for reads, which all see the same state of the ledger."""
         with answering(self.place), self._reader.begin() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Gives a transaction for writes; all of them are kept, or none.
+        """Yields a transaction for writes, which all take effect or none.
 
         Raises:
-            LedgerError: its folder cannot be written to.
+            LedgerError: its folder is read-only.
         """
         if self.copy is not None:
             raise LedgerError(
                 f'ledger "{self.place.name}" cannot be written to: its folder is read-only',
-                detail="Nothing was changed. What reading can answer is answered.",
-                hint="Make the state folder writable, or run this where it is.",
+                detail="Nothing was changed. Commands that only read the ledger still work.",
+                hint="Make the state folder writable, or run the command where it is writable.",
             )
         with answering(self.place), self._writer.begin() as connection:
             yield connection
 
     @contextmanager
     def serialised(self) -> Iterator[Connection]:
-        """Gives a transaction for writes that runs alone: what it read still holds when it
-        writes.
+        """Yields a transaction for writes that excludes other serialised writes, so that what it
+        has read does not change before it writes.
         """
         with self.writing() as connection:
             if not self.place.file:
@@ -182,7 +181,7 @@ class Database:
 
 
 class LedgerPart:
-    """A part of the ledger: its transactions are those of the database."""
+    """Base class for the parts of the ledger; provides the transactions of the database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -197,12 +196,13 @@ class LedgerPart:
 
 
 def _close_connections(engine: Engine, opened_by: int) -> None:
-    """Closes connections with their ledger; a forked process leaves those of its parent alone."""
+    """Closes the connections of a ledger. A forked process does not close those of its parent."""
     engine.dispose(close=os.getpid() == opened_by)
 
 
 def create_ledger_engine(place: LedgerUrl) -> Engine:
-    """Returns an engine with our settings: full durability, foreign keys, bounded waits for locks.
+    """Returns an engine with the ledger's settings: full durability, foreign keys, and limited
+    waits for locks.
 
     Raises:
         InputError: the driver for PostgreSQL is not installed.
@@ -228,11 +228,10 @@ def create_ledger_engine(place: LedgerUrl) -> Engine:
 
 
 def _set_up_sqlite(connection: Any, record: object) -> None:
-    connection.isolation_level = (
-        None  # Python would begin transactions by itself, and deferred ones.
-    )
+    # Otherwise Python itself would begin transactions, as deferred ones.
+    connection.isolation_level = None
     connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA synchronous = FULL")  # What was begun must outlive a power cut.
+    connection.execute("PRAGMA synchronous = FULL")  # Entries must survive a power failure.
 
 
 def _begin_sqlite(connection: Connection) -> None:
@@ -241,9 +240,10 @@ def _begin_sqlite(connection: Connection) -> None:
 
 @contextmanager
 def answering(place: LedgerUrl) -> Iterator[None]:
-    """Turns failures of the database into LedgerError; wrong SQL stays a bug.
+    """Turns failures of the database into LedgerError, except errors in the SQL itself, which are
+    bugs.
 
-    The failure itself is not chained: drivers may put the connection's settings into its text.
+    The original error is not chained, because its text may contain the connection's settings.
     """
     try:
         yield
@@ -260,8 +260,8 @@ def answering(place: LedgerUrl) -> Iterator[None]:
             raise
         raise _no_answer(place, error) from None
     except (ValueError, OverflowError) as error:
-        # Bytes of a SQLite file that were changed: text that is not UTF-8 (also in the text of an
-        # error), JSON that is cut, an unknown state, a time out of range.
+        # The bytes of a SQLite file were changed: text that is not UTF-8 (also within an error),
+        # truncated JSON, an unknown state, a time out of range.
         if not place.file:
             raise
         raise _no_answer(place, error) from error
@@ -284,21 +284,21 @@ def _no_answer(place: LedgerUrl, error: Exception) -> LedgerError:
     if place.file and code.startswith("SQLITE_BUSY"):
         text = f"{text.rstrip('.')}; {_who_has(place.file)}"
         hint = (
-            "If a process of it hangs or is stopped, let it go on or end it, and try again. "
-            "The ledger is whole."
+            "If one of these processes hangs or is stopped, continue or end it, and try again. "
+            "The ledger is undamaged."
         )
     elif place.file and _is_of_the_machine(cause, code):
         if _is_full(place.file, cause, code):
             why = "cannot be written to: the disk is full"
         hint = (
-            f"The ledger is whole, leave it where it is. Make room on the disk of "
+            f"The ledger is undamaged, do not move it. Free space on the disk of "
             f"{place.file.parent}, or make that folder writable, and run the same command again."
         )
     elif place.file:
         why = "is damaged"
         hint = (
-            "Put a copy of it back. Without one: move it away; `rewindow ledger rebuild` makes a "
-            "new one from the tables, without gate results and acceptances."
+            "Restore it from a backup. Without a backup: move it away; `rewindow ledger rebuild` "
+            "creates a new one from the tables, without gate results and acceptances."
         )
     return LedgerError(
         f'ledger "{place.name}" {why}',
@@ -308,35 +308,33 @@ def _no_answer(place: LedgerUrl, error: Exception) -> LedgerError:
 
 
 def _is_of_the_machine(cause: Exception, code: str) -> bool:
-    """Returns whether SQLite could not read or write its file, which may be as it was written."""
+    """Returns whether SQLite could not read or write its file, which itself may be undamaged."""
     return isinstance(cause, OSError) or (
         code.startswith(_OF_THE_MACHINE) and code != "SQLITE_IOERR_SHORT_READ"
     )
 
 
 def _is_full(file: Path, cause: Exception, code: str) -> bool:
-    # SQLite reports a full disk as an input or output error where it maps the file's index.
+    # SQLite reports a full disk as an I/O error when it maps the file's index into memory.
     if code == "SQLITE_FULL" or getattr(cause, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
         return True
     return code.startswith("SQLITE_IOERR") and shutil.disk_usage(file.parent).free < _FULL_BYTES
 
 
 def _who_has(file: Path) -> str:
-    """Returns which other processes of this host have a file open; those that are stopped, when
-    there are any.
+    """Returns, in words, which other processes of this host have a file open; if some of them are
+    stopped, only those.
     """
-    # A stopped process holds the lock for as long as it is stopped, so it is named alone.
-    found = {}
+    # A stopped process keeps the lock until it continues, so only it is named.
+    states = {}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.pid != os.getpid() and any(
                 entry.path == str(file) for entry in process.open_files()
             ):
-                found[process.pid] = process.status()
-    stopped = {pid: state for pid, state in found.items() if state == psutil.STATUS_STOPPED}
-    named = [f"{pid} ({state})" for pid, state in sorted((stopped or found).items())]
+                states[process.pid] = process.status()
+    stopped = {pid: state for pid, state in states.items() if state == psutil.STATUS_STOPPED}
+    named = [f"{pid} ({state})" for pid, state in sorted((stopped or states).items())]
     return (
-        f"open in process {', '.join(named)}"
-        if named
-        else "no other process that we may see has it open"
+        f"open in process {', '.join(named)}" if named else "no other visible process has it open"
     )

@@ -1,4 +1,4 @@
-"""The ledger: its parts over one database, for everything that processes must agree on."""
+"""The ledger: its parts over one database."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from rewindow.windows import WindowRange
 
 
 class Ledger:
-    """Safe for many processes at once; every method of a part is one transaction: when it raises,
-    nothing was written.
+    """All records that processes share, safe for concurrent use.
+
+    Every method of a part is one transaction: if it raises an error, nothing was written.
 
     Attributes:
-        replays: what was planned, and the state that each is in.
+        replays: the planned replays and their states.
         attempts: epochs, attempts and their progress.
         counts: windows and tuples of each port, an index of the facts.
-        leases: who may work on which windows of which tables.
+        leases: locks on windows of tables, which replays take.
         checks: gate results and acceptances.
-        publications: acts that made windows visible, and took them back.
-        stale: windows published from a state that has since changed.
+        publications: publications, undos and withdrawals.
+        stale: published windows that were computed from a state that has changed since.
     """
 
     def __init__(self, database: Database) -> None:
@@ -45,11 +46,12 @@ class Ledger:
         return cls(Database.open(url, make=make))
 
     def close(self) -> None:
-        """Closes all connections; the ledger can be used again and then opens new ones."""
+        """Closes all connections. If the ledger is used again, it opens new ones."""
         self.database.close()
 
     def run_container(self, replay_id: str, tables: Iterable[str], first: int, last: int) -> None:
-        """Leases the range of a replay and marks it as running, while one of its containers runs.
+        """Leases the range of a replay and marks the replay as running, while one of its containers
+        runs.
 
         Raises: see take_over.
         """
@@ -59,16 +61,16 @@ class Ledger:
             self.replays.move(connection, replay_id, ReplayState.RUNNING)
 
     def take_over(self, replay_id: str, tables: Iterable[str], first: int, last: int) -> int:
-        """Grants a replay its range, as `leases.acquire` does, and gives out its next epoch, or
-        does neither.
+        """Leases the range of a replay, as `leases.acquire` does, and returns its next epoch; in
+        one transaction.
 
-        Whoever launched the attempt before may enter its end at any moment, which ends the replay's
-        leases: from the moment of the grant on it is a FencedError.
+        The launcher of the attempt before may record that attempt's end at any moment, which would
+        end the replay's leases. After this transaction, it gets a FencedError instead.
 
         Raises:
-            OverlapError: another replay holds windows of the range; names it, its range and its
-                state.
-            InputError: the replay is unknown, or in a state in which nothing is left to run.
+            OverlapError: another replay has leased windows of the range; the error names it, its
+                range and its state.
+            InputError: the replay is unknown, or in a state in which no attempt can start.
         """
         windows = WindowRange(first, last)
         with self.database.serialised() as connection:

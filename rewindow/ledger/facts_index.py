@@ -1,5 +1,5 @@
-"""The index of a replay's window facts, read from its facts table; imported when it is needed, as
-it loads Delta.
+"""Reads the index of a replay's window facts from its facts table. Imported only when needed,
+because it imports Delta.
 """
 
 from __future__ import annotations
@@ -26,5 +26,7 @@ from runs group by direction, port, given_up, island, window_id / {SEGMENT_WINDO
 
 
 def segments_of(facts: Location) -> list[PortStretch]:
-    """Returns the index of a facts table: stretches of the newest attempt's windows."""
+    """Returns the index of a facts table: stretches of windows, from the newest attempt of each
+    window.
+    """
     return [PortStretch(**row) for row in query(_SEGMENTS, facts=facts).to_pylist()]

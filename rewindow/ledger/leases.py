@@ -1,10 +1,13 @@
-"""Leases on (published table, window range): they keep two replays from doing the same work; safety
-is the fence's.
+"""Leases on (published table, window range) prevent two replays from computing the same windows.
 
-The holder is the replay, so its next attempt takes its leases over. They are held only while it
-runs or publishes: the end of an attempt, of a publication, and abandoning the replay end them. A
-launcher that was killed leaves them; then its replay is resumed or abandoned. Disjoint ranges of
-one table stand side by side (R97).
+They only save work. That no wrong data is written is ensured by the transaction ids of the tables.
+
+A lease belongs to a replay, so that the next attempt of the replay inherits it. It is kept only
+while the replay runs or publishes: it ends with the attempt, with the publication, or when the
+replay is abandoned. A launcher that was killed leaves its lease; then the replay is resumed or
+abandoned. Several replays may have leases on different ranges of one table.
+
+Rules: R97
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from rewindow.windows import WindowRange, format_time
 
 @dataclass(frozen=True)
 class Lease:
-    """A replay's claim on a window range of a published table."""
+    """A replay's lease on a window range of a published table."""
 
     table_name: str
     replay_id: str
@@ -34,15 +37,15 @@ class Lease:
 
 
 class Leases(LedgerPart):
-    """The part of the ledger that grants leases."""
+    """Leases in the ledger."""
 
     def acquire(self, replay_id: str, tables: Iterable[str], first: int, last: int) -> None:
-        """Grants a replay the range on all tables, or on none; what it holds of them already is
-        replaced.
+        """Leases a range on all given tables or on none. Leases of the same replay on these tables
+        are replaced.
 
         Raises:
-            OverlapError: another replay holds windows of the range; names it, its range and its
-                state.
+            OverlapError: another replay has leased windows of the range; the error names it, its
+                range and its state.
             InputError: the replay is unknown or abandoned.
         """
         with self.serialised() as connection:
@@ -55,7 +58,7 @@ class Leases(LedgerPart):
         tables: Iterable[str],
         windows: WindowRange,
     ) -> None:
-        """Grants leases inside a transaction, see `acquire`."""
+        """Grants leases within a transaction, see `acquire`."""
         names = sorted(set(tables))
         if read_replay(connection, replay_id).state is ReplayState.ABANDONED:
             raise InputError(f'replay "{replay_id}" is abandoned', hint="Plan the range again.")
@@ -79,7 +82,7 @@ class Leases(LedgerPart):
             end_leases(connection, replay_id)
 
     def held(self, replay_id: str | None = None) -> list[Lease]:
-        """Returns the leases that are held, of one replay if so asked."""
+        """Returns the current leases; of all replays, or of one."""
         query = select(leases).order_by(leases.c.table_name, leases.c.first)
         if replay_id is not None:
             query = query.where(leases.c.replay_id == replay_id)
@@ -113,10 +116,10 @@ def _overlap(held: Lease, holder: Replay, wanted: WindowRange) -> OverlapError:
     return OverlapError(
         f'windows {wanted} of table "{held.table_name}" overlap '
         f"{WindowRange(held.first, held.last)}, "
-        f'which replay "{holder.replay_id}" holds',
+        f'which replay "{holder.replay_id}" has locked',
         holder=holder.replay_id,
-        detail=f"It is {holder.state}{', and being published' if publishes else ''}; it has held "
+        detail=f"It is {holder.state}{', and being published' if publishes else ''}; it has locked "
         f"them since {since}.",
-        hint=f"Wait until it has ended. If nothing works on it any more, {act}"
-        f"{'' if publishes else f' or give it up (rewindow abandon {holder.replay_id})'}.",
+        hint=f"Wait until it has ended. If no process works on it any more, {act}"
+        f"{'' if publishes else f' or abandon it (rewindow abandon {holder.replay_id})'}.",
     )

@@ -1,4 +1,4 @@
-"""Tables of the ledger. Times are whole microseconds since the epoch, written by the database's own
+"""Tables of the ledger. Times are whole microseconds since the epoch, from the database's own
 clock.
 """
 
@@ -26,7 +26,7 @@ from sqlalchemy import (
 from rewindow.windows import to_datetime
 
 VERSION = "0005"
-"""The newest migration; a ledger at this version is opened without looking at migrations."""
+"""The newest migration. A ledger at this version is opened without reading the migrations."""
 
 
 class Moment(TypeDecorator[datetime]):

@@ -1,5 +1,5 @@
-"""What an act of publication keeps in the ledger, so that anybody can roll it forward, and its form
-as JSON.
+"""Details of a publication in the ledger, from which any process can complete it, and their JSON
+form.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PutBack:
-    """Windows of a table that an act puts back, and the version of the table that shows what they
-    are to show.
+    """Windows of a table that an undo or a withdrawal restores.
+
+    Attributes:
+        windows: the windows.
+        version: version of the table that has their content.
     """
 
     windows: WindowRange
@@ -36,12 +39,12 @@ class StaleWindows:
 
 @dataclass(frozen=True)
 class StartedFrom:
-    """The state that a replay began with.
+    """The state from which a replay started.
 
     Attributes:
-        source: where it came from (see `rewindow.recovery.StartState`).
-        window: the window whose published state it was; None when it was none.
-        digest: its digest; empty when that is not known.
+        source: kind of state (see `rewindow.recovery.StartState`).
+        window: window whose published state it was; None if it was another kind of state.
+        digest: its digest; empty if unknown.
     """
 
     source: str = "initial"
@@ -51,28 +54,28 @@ class StartedFrom:
 
 @dataclass(frozen=True)
 class PublicationDetails:
-    """What finishing an act needs beside its replay and its range; parts that an act does not have
-    are empty.
+    """The values that a process needs to complete a publication, in addition to its replay and its
+    range; unused parts are empty.
 
     Attributes:
         application: name of the application.
         staged_versions: table of the replay to the version that is published.
-        staged: what these versions held when they were judged; None where that was not kept.
+        staged: content of these versions when they were checked; None if it was not recorded.
         checkpoints: windows whose checkpoints are published.
         states: window to the digest of the state after it.
-        started_from: the state that the replay began with.
+        started_from: state from which the replay started.
         inputs: stream to the Delta id of its table.
-        stateful: tables of outputs with state before them.
-        lost: output to the number of windows that at most once gave up.
-        state_lacks: windows that the state never saw.
-        accepted: why it was published although something spoke against it.
-        overrides: what that was: the gate, flawed windows, a newer publication.
+        stateful: tables of outputs that are computed with state.
+        lost: output to the number of windows that are lost (at most once).
+        state_lacks: windows that are missing in the state.
+        accepted: reason for publishing despite objections.
+        overrides: these objections: the gate, flawed windows, a newer publication.
         repeats: earlier publications whose state at the end of its range it has computed again.
-        stale: all that is stale of the application once the act is finished.
+        stale: all stale windows of the application after the publication.
         table_ids: published table to its Delta id.
-        put_back: table to what an undo or a withdrawal puts back; a table that did not hold the act
-            is not in it.
-        reason: why an act was withdrawn.
+        put_back: table to what an undo or a withdrawal restores; tables without the publication's
+            commit are left out.
+        reason: reason of a withdrawal.
     """
 
     application: str = ""
@@ -94,7 +97,7 @@ class PublicationDetails:
     reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the details as JSON values; parts that are empty are left out."""
+        """Returns the details as JSON values, without empty parts."""
         start = self.started_from
         put_back = {}
         for name, parts in self.put_back.items():
@@ -115,7 +118,7 @@ class PublicationDetails:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> PublicationDetails:
-        """Returns the details that JSON values say; parts that they lack are empty."""
+        """Returns the details from JSON values; missing parts are empty."""
         start = values.get("start") or {}
         put_back = {}
         for name, parts in values.get("put_back", {}).items():

@@ -1,4 +1,4 @@
-"""Publications as values, and the questions that are asked of them."""
+"""Publications as values, and queries for them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class PublishedTable:
     """A table of a publication.
 
     Attributes:
-        version_before: its Delta version before the publication, None when it was not there.
-        version_after: the version that the publication made, None until that is known.
+        version_before: its Delta version before the publication; None if it did not exist.
+        version_after: the version that the publication wrote; None until it is known.
     """
 
     name: str
@@ -42,17 +42,17 @@ class PublishedTable:
 
 @dataclass(frozen=True)
 class Publication:
-    """An act of publishing a window range of a replay, of undoing that, or of withdrawing an act
-    that was begun.
+    """A publication of a window range of a replay, its undo, or the withdrawal of an unfinished
+    one.
 
     Attributes:
-        number: transaction version of its commits; higher than that of any publication before.
-        undoes: number of the act that an undo or a withdrawal takes back. An undo takes back all of
-            its replay's publications up to that one.
-        details: what the publisher wants to find again when it is rolled forward.
-        withdrawn: why it was given up, None as a rule; what it had committed is taken back by a
-            withdrawal.
-        closed_at: None while it must be rolled forward.
+        number: transaction version of its commits; higher than those of all publications before.
+        undoes: for an undo or a withdrawal, the number of the publication that it reverts; None
+            otherwise. An undo reverts all publications of its replay up to this number.
+        details: what a process needs to complete it.
+        withdrawn: the reason why it was withdrawn; None if it was not. A separate withdrawal then
+            reverts its commits.
+        closed_at: None until it is completed or withdrawn.
     """
 
     number: int
@@ -103,12 +103,12 @@ _UNDONE = (
 EFFECTIVE: ColumnElement[bool] = (
     (publications.c.kind == PUBLISH) & publications.c.withdrawn.is_(None) & ~_UNDONE
 )
-"""The condition that a publication is neither withdrawn nor undone."""
+"""Condition: a publication is neither withdrawn nor undone."""
 
 
 def effective_publications(acts: Iterable[Publication]) -> list[Publication]:
-    """Returns the publications among some acts that are neither withdrawn nor undone by these, as
-    EFFECTIVE does.
+    """Returns those of the given publications that none of the others withdraws or undoes; the same
+    condition as EFFECTIVE.
     """
     listed = [act for act in acts if act.withdrawn is None]
     undone: dict[str, int] = {}
@@ -124,15 +124,15 @@ def read_publication(connection: Connection, number: int) -> Publication:
     """Returns a publication.
 
     Raises:
-        InputError: there is none of this number.
+        InputError: no publication has this number.
     """
-    found = find_publications(connection, publications.c.number == number)
-    if not found:
+    acts = find_publications(connection, publications.c.number == number)
+    if not acts:
         raise InputError(
             f"publication {number} is unknown",
-            hint="`rewindow status` shows those that there are.",
+            hint="`rewindow status` shows the existing ones.",
         )
-    return found[0]
+    return acts[0]
 
 
 def find_publications(
@@ -167,19 +167,19 @@ def find_publications(
 
 
 def of_tables(names: Iterable[str]) -> ColumnElement[bool]:
-    """Returns the condition that a publication has one of some tables."""
+    """Returns the condition that a publication includes one of the given tables."""
     c = publication_tables.c
     return publications.c.number.in_(select(c.number).where(c.table_name.in_(sorted(set(names)))))
 
 
 def overlapping(windows: WindowRange) -> ColumnElement[bool]:
-    """Returns the condition that a publication has a window of a range."""
+    """Returns the condition that a publication includes a window of a range."""
     return (publications.c.first <= windows.last) & (publications.c.last >= windows.first)
 
 
 def later_over(connection: Connection, publication: Publication) -> list[Publication]:
-    """Returns the later publications that stand over windows of one in one of its tables, newest
-    first.
+    """Returns the later effective publications that overlap a publication in one of its tables,
+    newest first.
     """
     later = (publications.c.number > publication.number) & overlapping(publication.range)
     return find_publications(

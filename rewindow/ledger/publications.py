@@ -1,52 +1,51 @@
-"""Publications: the recorded act of making a replay's windows visible, and of taking that back.
+"""Publications: records of how the windows of a replay were made visible to readers, or hidden.
 
-Every publication has a number n, higher than any before. A publisher follows these steps; it may be
-killed at any point, and the next publisher of one of its tables, whoever that is, goes on from
-there:
+Every publication has a number n, higher than all before. A publisher follows these steps. It may be
+killed at any point; the next publisher of one of its tables then completes its publication:
 
-    # One publisher a table; the lock ends with the process.
+    # A table has one publisher at a time; the lock ends with the process.
     with ledger.publications.publishing(tables) as unfinished:
-        # 1. Roll forward what a crash left, oldest first.
+        # 1. Complete the publications that a crash interrupted, oldest first.
         for publication in unfinished:
             finish(publication)
-        # 2. No replay works on the same windows.
+        # 2. Lock the windows, so that no other replay computes them.
         ledger.leases.acquire(replay_id, tables, first, last)
-        # 3. Under the lock, after rolling forward; an undo calls open_undo(n, before).
-        before = {table: version now of table}
+        # 3. After step 1, so that the versions are current; an undo calls open_undo(n, before).
+        before = {table: current version of table}
         publication = ledger.publications.open(replay_id, before, first, last, details)
         finish(publication)
 
     def finish(publication):
-        # 4. In the order of the tables; skip those that are done.
+        # 4. In the order of the tables; those that are done are skipped.
         for table in publication.tables:
             txn = transaction version of publish_app_id(table.name) in the table
             if txn < n:
                 commit with txnAppId = publish_app_id(table.name), txnVersion = n,
                     userMetadata = json.dumps(publication.commit_metadata())
             # Now txn must be exactly n: no higher number is issued while n is open.
-            ledger.publications.mark_done(n, table.name, version that holds n)
+            ledger.publications.mark_done(n, table.name, version with the commit)
         # 5. Both may be repeated.
         ledger.stale.clear / mark
-        # 6. State of the replay, end of its leases.
+        # 6. Sets the state of the replay and ends its leases.
         ledger.publications.close(n)
 
-| killed | what is there | the next publisher |
+| killed | state after the crash | the next publisher |
 | --- | --- | --- |
-| before open_publication | a lease of the replay at most | nothing; takes the lease over |
+| before open | at most a lease of the replay | nothing; takes the lease over |
 | after it, before a commit | an open row, no commit | commits n everywhere |
-| between commit and mark | a commit the ledger misses | sees txn = n, commits nothing, marks |
+| between commit and mark | a commit that the ledger lacks | finds txn = n, marks without a commit |
 | between two tables | one table new, one old | commits n to the rest (readers may pin versions) |
-| before close_publication | all done, row open | repeats step 5, closes |
+| before close | all done, row open | repeats step 5, closes |
 
-A publication or undo that cannot be finished, since its source is damaged or gone, is given up:
-`withdraw` if no table has it; otherwise `open_withdrawal`, an act with a separate number that
-restores the tables and is finished like any other. A replay has at most one publication
-that stands: the undo of a replay takes back all of its publications, also those that lie below
-others.
+A publication or undo that cannot be completed, because its source is damaged or missing, is
+withdrawn: by `withdraw` if no table has its commit, otherwise by `open_withdrawal`. A withdrawal
+has its own number, restores the tables, and is completed like any publication. The undo of a replay
+reverts all of its publications, including those that later ones of the same replay cover.
 
-What a publication writes must therefore follow from its row alone: the staged tables of its replay,
-its range, its `details`, and for an undo the versions before of the publication that it takes back.
-`versions_before` are those of the first opening; opening again returns them unchanged.
+Because any process may complete a publication, what it writes must follow from its row alone: the
+staged tables of its replay, its range, its `details`, and for an undo the versions before the
+publication that it reverts. `versions_before` are recorded when the publication is opened first;
+if it is opened again, they are returned unchanged.
 """
 
 from __future__ import annotations
@@ -83,17 +82,20 @@ NO_DETAILS = PublicationDetails()
 
 
 class Publications(LedgerPart):
-    """The part of the ledger that numbers and keeps publications; the protocol is in this module's
+    """Publications in the ledger, with their numbers; the protocol is in this module's
     docstring.
     """
 
     @contextmanager
     def publishing(self, tables: Iterable[str], wait_s: float = 5.0) -> Iterator[list[Publication]]:
-        """Makes this process the one publisher of tables; gives the publications to be rolled
-        forward first.
+        """Locks tables for publishing; yields the open publications that must be completed first,
+        oldest first.
 
-        Tables of those publications are locked too. Another publisher's lock is waited for a
-        moment.
+        The tables of these publications are locked, too. If another publisher has a lock, it waits.
+
+        Args:
+            tables: the tables to be published.
+            wait_s: longest wait for locks, in seconds.
 
         Raises:
             OverlapError: another process publishes one of the tables.
@@ -125,35 +127,33 @@ class Publications(LedgerPart):
         last: int,
         details: PublicationDetails = NO_DETAILS,
     ) -> Publication:
-        """Enters a publication before its first commit and returns it with its number.
+        """Records a publication before its first commit and returns it with its number.
 
         The tables are committed in the order in which they are given. An open publication of the
-        same replay, range and tables is returned as it was entered.
+        same replay, range and tables is returned unchanged.
 
         Raises:
-            InputError: the replay is neither checked nor accepted, or the range is not inside its
-                own.
-            OverlapError: another publication of one of the tables is open and must be rolled
-                forward first.
+            InputError: the replay is neither checked nor accepted, or does not contain the range.
+            OverlapError: another publication of one of the tables is open and must be completed
+                first.
         """
         windows = WindowRange(first, last)
         with self.serialised() as connection:
             replay = read_replay(connection, replay_id)
             if replay.range.overlap(windows) != windows:
                 raise InputError(
-                    f'windows {windows} are not all of replay "{replay_id}", which has '
+                    f'windows {windows} are not all in replay "{replay_id}", which has '
                     f"{replay.range}"
                 )
-            there = _same_open(
+            existing = _same_open(
                 connection, replay_id, PUBLISH, tables=versions_before, windows=windows
             )
-            if there is not None:
-                return there
+            if existing is not None:
+                return existing
             if replay.state not in (ReplayState.CHECKED, ReplayState.PUBLISHED, ReplayState.UNDONE):
                 raise InputError(
                     f'replay "{replay_id}" is {replay.state}, only a checked one can be published',
-                    hint=f"Run its gate (rewindow check {replay_id}), or accept it as it is, with "
-                    "a reason.",
+                    hint=f"Run its gate (rewindow check {replay_id}), or accept it with a reason.",
                 )
             row = {
                 "replay_id": replay_id,
@@ -169,22 +169,22 @@ class Publications(LedgerPart):
         versions_before: Mapping[str, int | None],
         details: PublicationDetails = NO_DETAILS,
     ) -> Publication:
-        """Enters the undo of a publication before its first commit and returns it with a number of
-        its own.
+        """Records the undo of a publication before its first commit and returns it with its own
+        number.
 
         Raises:
-            InputError: it is open, an undo itself, or undone; a later one overlaps it (names that);
-                other tables.
-            OverlapError: another publication of one of the tables is open and must be rolled
-                forward first.
+            InputError: the publication is open, is itself an undo, or is undone; a later one
+                overlaps it (the error names it); the tables differ.
+            OverlapError: another publication of one of the tables is open and must be completed
+                first.
         """
         with self.serialised() as connection:
             undone = read_publication(connection, number)
-            there = _same_open(
+            existing = _same_open(
                 connection, undone.replay_id, UNDO, tables=versions_before, windows=undone.range
             )
-            if there is not None and there.undoes == number:
-                return there
+            if existing is not None and existing.undoes == number:
+                return existing
             _check_undoable(connection, undone)
             if set(versions_before) != set(names_of(undone.tables)):
                 raise InputError(
@@ -199,10 +199,11 @@ class Publications(LedgerPart):
             return self._open(connection, {**row, "undoes": number}, versions_before, details)
 
     def check_uncovered(self, number: int) -> None:
-        """Refuses a publication that cannot be undone yet, as later ones stand over windows of it.
+        """Checks that no later publication overlaps a publication, since only then it can be
+        undone.
 
         Raises:
-            InputError: names them.
+            InputError: names the later publications.
         """
         with self.reading() as connection:
             _check_uncovered(connection, read_publication(connection, number))
@@ -214,26 +215,26 @@ class Publications(LedgerPart):
         versions_before: Mapping[str, int],
         details: PublicationDetails = NO_DETAILS,
     ) -> Publication:
-        """Gives up an act that was begun and enters the one that takes its commits back, with a
-        number of its own.
+        """Withdraws an open publication and records the withdrawal that reverts its commits, with
+        its own number.
 
         Raises:
-            InputError: it is closed, or a withdrawal itself.
+            InputError: the publication is closed, or is itself a withdrawal.
         """
         with self.serialised() as connection:
-            begun = read_publication(connection, number)
-            if begun.closed_at is not None or begun.kind == WITHDRAW:
-                what = "is closed" if begun.closed_at is not None else "is a withdrawal"
+            unfinished = read_publication(connection, number)
+            if unfinished.closed_at is not None or unfinished.kind == WITHDRAW:
+                what = "is closed" if unfinished.closed_at is not None else "is a withdrawal"
                 raise InputError(f"publication {number} {what} and cannot be withdrawn")
             its = publications.c.number == number
             connection.execute(
                 update(publications).where(its).values(closed_at=self.now, withdrawn=reason)
             )
             row = {
-                "replay_id": begun.replay_id,
+                "replay_id": unfinished.replay_id,
                 "kind": WITHDRAW,
-                "first": begun.first,
-                "last": begun.last,
+                "first": unfinished.first,
+                "last": unfinished.last,
             }
             return self._open(
                 connection,
@@ -276,7 +277,7 @@ class Publications(LedgerPart):
         return read_publication(connection, number)
 
     def mark_done(self, number: int, table_name: str, version: int) -> None:
-        """Enters that a table holds the publication's commit, at a version; again changes
+        """Records that a table has the publication's commit, and its version; repeated calls change
         nothing.
         """
         c = publication_tables.c
@@ -287,7 +288,7 @@ class Publications(LedgerPart):
 
     def close(self, number: int) -> None:
         """Ends a publication whose tables are all done, sets its replay's state and ends its
-        leases; idempotent.
+        leases. Repeated calls change nothing.
         """
         with self.serialised() as connection:
             publication = read_publication(connection, number)
@@ -297,27 +298,27 @@ class Publications(LedgerPart):
             assert not missing, f"publication {number} is not done for {missing}"
             self._close(connection, publication)
             if publication.kind == WITHDRAW:
-                # The replay is in the state in which it was before the act that was withdrawn.
+                # The withdrawn publication had not changed the state of the replay yet.
                 return
             replay_id = publication.replay_id
-            still_there = find_publications(
+            remaining = find_publications(
                 connection,
                 EFFECTIVE & (publications.c.replay_id == replay_id),
                 limit=1,
             )
-            state = ReplayState.PUBLISHED if still_there else ReplayState.UNDONE
+            state = ReplayState.PUBLISHED if remaining else ReplayState.UNDONE
             values = {"state": state, "message": "", "changed_at": self.now}
             connection.execute(
                 update(replays).where(replays.c.replay_id == replay_id).values(**values)
             )
 
     def withdraw(self, number: int, reason: str) -> None:
-        """Gives up an open publication that cannot be rolled forward, such as when its table was
-        dropped.
+        """Withdraws an open publication without commits that cannot be completed, for example
+        because its table was deleted.
 
         Raises:
-            InputError: it is closed, or a table of it is done; then it can only be rolled forward
-                and undone.
+            InputError: it is closed, or a table has its commit; then it must be completed and
+                undone.
         """
         with self.serialised() as connection:
             publication = read_publication(connection, number)
@@ -326,8 +327,8 @@ class Publications(LedgerPart):
                 what = f'has been committed to table "{done[0]}"' if done else "is closed"
                 raise InputError(
                     f"publication {number} {what} and cannot be withdrawn",
-                    hint=f"Roll it forward: rewindow publish {publication.replay_id}; to take it "
-                    "back add --withdraw.",
+                    hint=f"Complete it: rewindow publish {publication.replay_id}; to withdraw it, "
+                    "add --withdraw.",
                 )
             self._close(connection, publication, withdrawn=reason)
 
@@ -340,7 +341,7 @@ class Publications(LedgerPart):
         """Returns a publication.
 
         Raises:
-            InputError: there is none of this number.
+            InputError: no publication has this number.
         """
         with self.reading() as connection:
             return read_publication(connection, number)
@@ -352,9 +353,7 @@ class Publications(LedgerPart):
         application: str | None = None,
         limit: int = 100,
     ) -> list[Publication]:
-        """Returns publications, newest first; of one replay, one table or one application if so
-        asked.
-        """
+        """Returns publications, newest first; of all, or of one replay, table or application."""
         wanted: ColumnElement[bool] = publications.c.number > 0
         if replay_id is not None:
             wanted &= publications.c.replay_id == replay_id
@@ -367,8 +366,8 @@ class Publications(LedgerPart):
             return find_publications(connection, wanted, limit=limit)
 
     def unfinished(self, tables: Iterable[str] | None = None) -> list[Publication]:
-        """Returns the publications that must be rolled forward, oldest first; of some tables if so
-        asked.
+        """Returns the open publications, which must be completed, oldest first; of all tables, or
+        of the given ones.
         """
         wanted: ColumnElement[bool] = publications.c.closed_at.is_(None)
         if tables is not None:
@@ -377,8 +376,8 @@ class Publications(LedgerPart):
             return find_publications(connection, wanted)[::-1]
 
     def standing_ranges(self, table_name: str) -> list[WindowRange]:
-        """Returns the ranges of the publications that stand in a table, oldest first; undone ones
-        do not.
+        """Returns the ranges of the effective publications of a table (neither withdrawn nor
+        undone), oldest first.
         """
         wanted = EFFECTIVE & publications.c.closed_at.is_not(None) & of_tables([table_name])
         query = (
@@ -390,7 +389,7 @@ class Publications(LedgerPart):
             return list(starmap(WindowRange, connection.execute(query)))
 
     def later_overlapping(self, number: int) -> list[Publication]:
-        """Returns the later publications that stand over windows of this one in one of its tables,
+        """Returns the later effective publications that overlap this one in one of its tables,
         newest first.
         """
         with self.reading() as connection:
@@ -404,26 +403,27 @@ def _same_open(
     tables: Iterable[str],
     windows: WindowRange,
 ) -> Publication | None:
-    """Returns the open publication that is asked for again.
+    """Returns the open publication of the same replay, kind, range and tables; None if there is
+    none.
 
     Raises:
-        OverlapError: another one of its tables is open.
+        OverlapError: another publication of one of the tables is open.
     """
     names = set(tables)
-    for there in find_publications(
+    for act in find_publications(
         connection,
         publications.c.closed_at.is_(None) & of_tables(names),
     ):
-        same = (there.replay_id, there.kind, there.range) == (replay_id, kind, windows)
-        if not same or set(names_of(there.tables)) != names:
+        same = (act.replay_id, act.kind, act.range) == (replay_id, kind, windows)
+        if not same or set(names_of(act.tables)) != names:
             raise OverlapError(
-                f'publication {there.number} of replay "{there.replay_id}" is open and must be '
-                "rolled forward first",
-                holder=there.replay_id,
-                hint="Its publisher still works, or was killed; then: rewindow publish "
-                f"{there.replay_id}",
+                f'publication {act.number} of replay "{act.replay_id}" is open and must be '
+                "completed first",
+                holder=act.replay_id,
+                hint="Its publisher still runs, or was killed; if it was killed: rewindow publish "
+                f"{act.replay_id}",
             )
-        return there
+        return act
     return None
 
 
@@ -431,7 +431,7 @@ def _check_undoable(connection: Connection, publication: Publication) -> None:
     number = publication.number
     if publication.kind != PUBLISH or publication.withdrawn is not None:
         raise InputError(
-            f"publication {number} is no publication that stands: there is nothing to undo"
+            f"publication {number} is an undo, or was withdrawn: there is nothing to undo"
         )
     if publication.closed_at is None:
         raise InputError(
@@ -439,7 +439,7 @@ def _check_undoable(connection: Connection, publication: Publication) -> None:
             hint=f"First: rewindow publish {publication.replay_id}",
         )
     if not find_publications(connection, EFFECTIVE & (publications.c.number == number)):
-        raise InputError(f"publication {number} is undone already")
+        raise InputError(f"publication {number} is already undone")
     _check_uncovered(connection, publication)
 
 
@@ -448,7 +448,7 @@ def _check_uncovered(connection: Connection, publication: Publication) -> None:
     later = later_over(connection, publication)
     if later:
         names = ", ".join(
-            f'{one.number} (replay "{one.replay_id}", windows {one.range})' for one in later
+            f'{act.number} (replay "{act.replay_id}", windows {act.range})' for act in later
         )
         raise InputError(
             f"publication {number} cannot be undone before later ones that overlap it",
@@ -458,7 +458,7 @@ def _check_uncovered(connection: Connection, publication: Publication) -> None:
 
 
 def _being_published(table_name: str, unfinished: list[Publication]) -> OverlapError:
-    named = [one for one in unfinished if table_name in set(names_of(one.tables))]
+    named = [act for act in unfinished if table_name in set(names_of(act.tables))]
     detail = (
         f'It is publication {named[0].number}, {named[0].kind} of replay "{named[0].replay_id}".'
         if named

@@ -1,8 +1,7 @@
-"""Locks of publishers: one table has one publisher at a time, and a lock ends with the process that
-holds it.
+"""Locks of publishers: a table has one publisher at a time, and a lock ends with its process.
 
-A lock keeps publishers from meeting; that a late one does no harm is the transaction id's work
-(publications.py).
+The locks avoid conflicts between publishers. If one publishes without a lock nevertheless, the
+transaction ids prevent damage (publications.py).
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ def publisher_locks(
     tables: Iterable[str],
     wait_s: float,
 ) -> Iterator[str | None]:
-    """Holds the locks of all tables; gives the first table that somebody else publishes, None when
-    all are held.
+    """Locks all tables; yields the first table that another process has locked, or None if all are
+    locked here.
 
-    The wait is for all tables together: a server notices the end of a killed publisher a moment
-    later.
+    The wait, at most `wait_s` seconds, is for all tables together. It is needed because a server
+    notices the end of a killed publisher only after a moment.
     """
     give_up_at = time.monotonic() + wait_s
     with ExitStack() as held:
@@ -56,9 +55,7 @@ def _try(place: LedgerUrl, session: Connection | None, name: str, held: ExitStac
 
 @contextmanager
 def _own_session(engine: Engine) -> Iterator[Connection]:
-    """Gives a session of its own: PostgreSQL's session locks end with it, whichever way that
-    happens.
-    """
+    """Yields a separate session. PostgreSQL's session locks end with it, even after a crash."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.detach()
         yield connection

@@ -1,7 +1,6 @@
-"""Rebuild: a lost ledger made again from the tables (`rewindow ledger rebuild`), and the index from
-the facts.
+"""Restores a lost ledger from the tables (`rewindow ledger rebuild`), and its index from the facts.
 
-| what | from where |
+| entries | restored from |
 | --- | --- |
 | replays | property `rewindow.plan` of each replay's checkpoints table |
 | epochs, marks | transaction ids `<replay>/<table>` of its tables |
@@ -9,7 +8,8 @@ the facts.
 | publications | transaction ids `publish/<table>`, and user metadata of the commits |
 | stale ranges | `details["stale"]` of each application's newest publication |
 
-Nowhere, so lost: approvals, gate results, timings, leases, and that a replay was abandoned.
+Not stored in tables, so lost: acceptances, gate results, timings, leases, and that a replay was
+abandoned.
 """
 
 from __future__ import annotations
@@ -52,7 +52,13 @@ from facts where attempt > 0 group by attempt order by attempt
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """What a rebuild has restored; `passed_over` names folders that hold no replay with a plan."""
+    """Result of a rebuild.
+
+    Attributes:
+        replays: number of restored replays.
+        publications: number of restored publications.
+        passed_over: names of folders without a replay that has a plan.
+    """
 
     replays: int
     publications: int
@@ -60,17 +66,20 @@ class Rebuilt:
 
 
 @dataclass
-class _Found:
-    """A publication as its commits tell it: the metadata, and version and time of the commit in
-    each table.
+class _CommittedAct:
+    """A publication as recorded in its commits.
+
+    Attributes:
+        metadata: user metadata of the commits.
+        commits: table to version and time of its commit.
     """
 
-    told: dict[str, Any]
+    metadata: dict[str, Any]
     commits: dict[str, tuple[int, datetime]] = field(default_factory=dict)
 
 
 def rebuild_ledger(config: Config) -> Rebuilt:
-    """Fills an empty ledger from the tables in the state folder, all of it or nothing.
+    """Restores an empty ledger from the tables in the state folder, completely or not at all.
 
     Raises:
         InputError: the ledger has replays already.
@@ -84,12 +93,12 @@ def rebuild_ledger(config: Config) -> Rebuilt:
 
 
 def _rebuild(ledger: Ledger, config: Config) -> Rebuilt:
-    found, last_numbers = _read_publications(config)
+    committed, last_numbers = _read_publications(config)
     passed_over = []
     with ledger.database.serialised() as connection:
         if connection.execute(select(replays.c.replay_id).limit(1)).first() is not None:
             raise InputError(
-                f'ledger "{ledger.database.place.name}" has replays already, only an empty one can '
+                f'ledger "{ledger.database.place.name}" already has replays, only an empty one can '
                 "be rebuilt",
                 hint="Move it away first, or set another ledger URL.",
             )
@@ -98,32 +107,32 @@ def _rebuild(ledger: Ledger, config: Config) -> Rebuilt:
                 restored = _restore_replay(ledger, connection, root)
             except TableError as error:
                 hint = (
-                    f"Restore it from a backup. Without one: move {root} away; the replay is then "
-                    "lost, what it has published stays."
+                    f"Restore it from a backup. Without a backup: move {root} away; the replay is "
+                    "then lost, but what it has published remains."
                 )
                 raise TableError(error.primary, detail=error.detail, hint=hint) from error
             if not restored:
                 passed_over.append(root.name)
-        acts = [one.told for one in found.values()]
+        acts = [commits.metadata for commits in committed.values()]
         withdrawn = {
             act["undoes"]: act["details"]["reason"] for act in acts if act["kind"] == WITHDRAW
         }
-        for number in sorted(found):
+        for number in sorted(committed):
             _restore_publication(
                 ledger,
                 config,
                 connection,
                 number=number,
-                found=found[number],
+                committed=committed[number],
                 last_numbers=last_numbers,
                 withdrawn=withdrawn.get(number),
             )
-        highest = max([0, *last_numbers.values(), *found])
+        highest = max([0, *last_numbers.values(), *committed])
         connection.execute(update(counters).values(value=highest))
         _settle_states(connection)
-        _restore_stale(ledger, connection, found)
+        _restore_stale(ledger, connection, committed)
         count = len(connection.execute(select(replays.c.replay_id)).all())
-    return Rebuilt(count, len(found), tuple(passed_over))
+    return Rebuilt(count, len(committed), tuple(passed_over))
 
 
 def _restore_replay(ledger: Ledger, connection: Connection, root: Location) -> bool:
@@ -135,11 +144,15 @@ def _restore_replay(ledger: Ledger, connection: Connection, root: Location) -> b
         replay_id = str(plan["replay_id"])
         names = ("application", "first", "last", "mode", "code_version")
         values = {name: plan[name] for name in names} | {"plan": plan}
-        modes = {one["mode"] for one in plan.get("containers", ())}
+        modes = {container["mode"] for container in plan.get("containers", ())}
         if modes:
             values["mode"] = modes.pop() if len(modes) == 1 else "mixed"
     except (KeyError, ValueError, TypeError):
         return False
+    # The last transaction of each table has the newest epoch that wrote it, and its number of
+    # windows. The replay has ended if its checkpoints cover the range; otherwise the next attempt
+    # resumes it. `checkpoint_epoch` is the next epoch, so that attempts from before the rebuild do
+    # not count as failures.
     positions = {}
     for path in root.folders():
         if Table.exists(path):
@@ -197,13 +210,13 @@ def _restore_attempts(
         connection.execute(insert(attempts), rows)
 
 
-def _read_publications(config: Config) -> tuple[dict[int, _Found], dict[str, int]]:
-    """Returns the publications that commits tell of, and the last number that each published table
-    holds.
+def _read_publications(config: Config) -> tuple[dict[int, _CommittedAct], dict[str, int]]:
+    """Returns the publications that are recorded in commits, by number, and the last publication
+    number of each published table.
     """
-    # A publication commits to several tables, each with the same metadata. A table that lacks the
-    # commit shows that its publisher was killed, so the publication is still to be finished.
-    found: dict[int, _Found] = {}
+    # A publication commits to several tables, each time with the same metadata. If a table lacks
+    # the commit, its publisher was killed, and the publication must still be completed.
+    committed: dict[int, _CommittedAct] = {}
     last_numbers: dict[str, int] = {}
     for path in (config.state / "streams").folders():
         last = Table.open(path).txn(publish_app_id(path.name)) if Table.exists(path) else -1
@@ -211,20 +224,18 @@ def _read_publications(config: Config) -> tuple[dict[int, _Found], dict[str, int
             continue
         last_numbers[path.name] = last
         for commit in Table.open(path).history():
-            told = _told(commit.get("userMetadata"))
-            if told is not None and path.name in told["versions_before"]:
+            metadata = _metadata_of(commit.get("userMetadata"))
+            if metadata is not None and path.name in metadata["versions_before"]:
                 made_at = datetime.fromtimestamp(int(commit["timestamp"]) / 1000, UTC)
-                here = found.setdefault(int(told["publication"]), _Found(told))
+                here = committed.setdefault(int(metadata["publication"]), _CommittedAct(metadata))
                 here.commits[path.name] = (int(commit["version"]), made_at)
-    return found, last_numbers
+    return committed, last_numbers
 
 
-def _told(text: object) -> dict[str, Any] | None:
-    """Returns the user metadata of a publication's commit; that of anybody else's commit is
-    None.
-    """
+def _metadata_of(text: object) -> dict[str, Any] | None:
+    """Returns the user metadata of a publication's commit; None for other commits."""
     try:
-        told = json.loads(text) if isinstance(text, str) else text
+        metadata = json.loads(text) if isinstance(text, str) else text
     except ValueError:
         return None
     named = {
@@ -235,7 +246,7 @@ def _told(text: object) -> dict[str, Any] | None:
         "last",
         "versions_before",
     }
-    return told if isinstance(told, dict) and named <= set(told) else None
+    return metadata if isinstance(metadata, dict) and named <= set(metadata) else None
 
 
 def _restore_publication(
@@ -243,27 +254,28 @@ def _restore_publication(
     config: Config,
     connection: Connection,
     number: int,
-    found: _Found,
+    committed: _CommittedAct,
     last_numbers: Mapping[str, int],
     withdrawn: str | None,
 ) -> None:
-    told = found.told
-    names = list(found.told["versions_before"])
-    if find_replay(connection, told["replay"]) is None:
-        _insert_purged(ledger, connection, told)
-    made_at = max(at for _, at in found.commits.values())
+    metadata = committed.metadata
+    names = list(committed.metadata["versions_before"])
+    if find_replay(connection, metadata["replay"]) is None:
+        _insert_purged(ledger, connection, metadata)
+    made_at = max(at for _, at in committed.commits.values())
+    # The publication that this one reverts may be missing: logs do not keep old commits forever.
     known = connection.execute(
-        select(publications.c.number).where(publications.c.number == told.get("undoes"))
+        select(publications.c.number).where(publications.c.number == metadata.get("undoes"))
     ).first()
     done = {name for name in names if last_numbers.get(name, -1) >= number}
     row = {
         "number": number,
-        "replay_id": told["replay"],
-        "kind": told["kind"],
-        "first": told["first"],
-        "last": told["last"],
-        "undoes": told.get("undoes") if known else None,
-        "details": told.get("details") or {},
+        "replay_id": metadata["replay"],
+        "kind": metadata["kind"],
+        "first": metadata["first"],
+        "last": metadata["last"],
+        "undoes": metadata.get("undoes") if known else None,
+        "details": metadata.get("details") or {},
         "opened_at": made_at,
         "closed_at": made_at if done == set(names) or withdrawn is not None else None,
         "withdrawn": withdrawn,
@@ -274,30 +286,32 @@ def _restore_publication(
             "number": number,
             "table_name": name,
             "position": index,
-            "version_before": told["versions_before"][name],
-            "version_after": found.commits[name][0] if name in found.commits else None,
+            "version_before": metadata["versions_before"][name],
+            "version_after": committed.commits[name][0] if name in committed.commits else None,
             "done_at": made_at if name in done else None,
         }
         connection.execute(insert(publication_tables).values(**values))
 
 
-def _insert_purged(ledger: Ledger, connection: Connection, told: Mapping[str, Any]) -> None:
-    """Enters a replay of which only publications are left, since its own tables were purged; its
-    plan is empty.
+def _insert_purged(ledger: Ledger, connection: Connection, metadata: Mapping[str, Any]) -> None:
+    """Records a replay whose tables were purged, so that only its publications remain; its plan is
+    empty.
     """
-    details = told.get("details") or {}
-    application = details.get("application") or next(iter(told["versions_before"])).split(".")[0]
+    details = metadata.get("details") or {}
+    application = (
+        details.get("application") or next(iter(metadata["versions_before"])).split(".")[0]
+    )
     values = {
         "application": application,
-        "first": told["first"],
-        "last": told["last"],
+        "first": metadata["first"],
+        "last": metadata["last"],
         "mode": "",
         "code_version": "",
         "plan": {},
     }
     ledger.replays.insert(
         connection,
-        told["replay"],
+        metadata["replay"],
         values,
         state=ReplayState.ENDED,
         message=REBUILT,
@@ -305,8 +319,8 @@ def _insert_purged(ledger: Ledger, connection: Connection, told: Mapping[str, An
 
 
 def _settle_states(connection: Connection) -> None:
-    """Sets replays with closed publications to published, or to undone when none of theirs
-    stands.
+    """Sets replays with closed publications to published, or to undone if none of these is
+    effective.
     """
     closed = find_publications(
         connection,
@@ -320,14 +334,16 @@ def _settle_states(connection: Connection) -> None:
         )
 
 
-def _restore_stale(ledger: Ledger, connection: Connection, found: Mapping[int, _Found]) -> None:
-    newest: dict[str, tuple[int, _Found]] = {}
-    for number in sorted(found):
-        replay = find_replay(connection, found[number].told["replay"])
+def _restore_stale(
+    ledger: Ledger, connection: Connection, committed: Mapping[int, _CommittedAct]
+) -> None:
+    newest: dict[str, tuple[int, _CommittedAct]] = {}
+    for number in sorted(committed):
+        replay = find_replay(connection, committed[number].metadata["replay"])
         assert replay is not None, "each publication's replay was restored before"
-        newest[replay.application] = (number, found[number])
-    for application, (number, one) in newest.items():
-        for name, first, last in (one.told.get("details") or {}).get("stale", ()):
+        newest[replay.application] = (number, committed[number])
+    for application, (number, act) in newest.items():
+        for name, first, last in (act.metadata.get("details") or {}).get("stale", ()):
             ledger.stale.add_in(
                 connection, application, name, windows=WindowRange(first, last), since=number
             )

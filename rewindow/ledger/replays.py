@@ -1,4 +1,4 @@
-"""Replays: what was planned, and the state that each is in.
+"""Replays: their plans and their states.
 
     planned ──> running ──> ended ──> checked ──> published <──> undone
                  │   ^        ^─────────┘ (a later gate fails)
@@ -6,7 +6,7 @@
                 failed <── ended, checked (their tables have lost commits)
                                                all but published ones ──> abandoned
 
-`checked` means that the newest gate passed or that somebody accepted the replay; only then is it
+`checked` means that the newest gate passed or that a user accepted the replay; only then it can be
 published.
 """
 
@@ -73,24 +73,26 @@ _MAY_FOLLOW: Mapping[ReplayState, frozenset[ReplayState]] = {
     ReplayState.ABANDONED: frozenset({ReplayState.ABANDONED}),
 }
 RUNNABLE = (ReplayState.PLANNED, ReplayState.RUNNING, ReplayState.FAILED)
-"""States in which a new attempt may begin."""
+"""States in which a new attempt may start."""
 
 SAMPLE = "plan --verify"
-"""Why a replay was abandoned that has only tried a sample: it is nothing to look after."""
+"""Reason for which a replay that only tried a sample was abandoned; such replays need
+no attention.
+"""
 _PLANNED = ("application", "first", "last", "mode", "code_version", "plan")
 
 
 @dataclass(frozen=True)
 class Replay:
-    """A replay as the ledger knows it.
+    """A replay in the ledger.
 
     Attributes:
-        epoch: the newest one given out; 0 before the first attempt.
-        plan: the plan as it was entered, see `read_plan`; empty when it was purged and the ledger
-            rebuilt after that.
-        mark: windows committed, as the newest attempt reported them.
-        checkpoint_mark: mark of the newest checkpoint reported.
-        message: why it is in its state, empty when there is nothing to say.
+        epoch: newest epoch; 0 before the first attempt.
+        plan: the plan as JSON values, see `read_plan`; empty if the replay was purged and the
+            ledger rebuilt after that.
+        mark: number of committed windows, as the newest attempt reported it.
+        checkpoint_mark: mark of the newest reported checkpoint.
+        message: reason for its state; empty if there is none.
     """
 
     replay_id: str
@@ -114,7 +116,7 @@ class Replay:
         return WindowRange(self.first, self.last)
 
     def times(self) -> tuple[str, str] | None:
-        """Returns begin and end of the range as times, None when the plan was purged and the ledger
+        """Returns begin and end of the range as times; None if the replay was purged and the ledger
         rebuilt.
         """
         if "width_ms" not in self.plan:
@@ -126,8 +128,8 @@ class Replay:
         """Returns the plan, validated.
 
         Raises:
-            InputError: it was purged with the replay's tables, or another version of Rewindow made
-                it.
+            InputError: it was purged together with the replay's tables, or another version of
+                Rewindow wrote it.
         """
         from pydantic import ValidationError
 
@@ -136,36 +138,36 @@ class Replay:
         if not self.plan:
             raise InputError(
                 f'the plan of replay "{self.replay_id}" was purged with its tables',
-                detail="The ledger was rebuilt after that; it knows of this replay what its "
-                "publications tell.",
-                hint=f"Plan the range again: rewindow replay {self.application}. What is published "
-                "stays.",
+                detail="The ledger was rebuilt after that; only the replay's publications could be "
+                "restored.",
+                hint=f"Plan the range again: rewindow replay {self.application}. Published windows "
+                "remain.",
             )
         try:
             return Plan.model_validate(self.plan)
         except ValidationError as error:
             wrong = ", ".join(
-                sorted({".".join(map(str, found["loc"])) for found in error.errors()})
+                sorted({".".join(map(str, detail["loc"])) for detail in error.errors()})
             )
             raise InputError(
                 f'the plan of replay "{self.replay_id}" cannot be read',
-                detail=f"These fields are not as this version of Rewindow writes them: {wrong}.",
-                hint="Use the version that made it, or plan the range again.",
+                detail=f"This version of Rewindow writes these fields differently: {wrong}.",
+                hint="Use the version that wrote it, or plan the range again.",
             ) from error
 
 
 _SUGGESTED_FROM = 1000
-"""So many of the newest replays are looked at for what an unknown id was meant to be."""
+"""Number of newest replays that are searched for ids similar to an unknown one."""
 _COLUMNS = list(replays.c[tuple(Replay.__dataclass_fields__)])
 
 
 def to_replay(row: Row[Any]) -> Replay:
-    """Returns a row of the replays table as a value."""
+    """Returns a row of the replays table as a Replay."""
     return Replay(**{**row._mapping, "state": ReplayState(row.state)})
 
 
 class Replays(LedgerPart):
-    """The part of the ledger that keeps replays."""
+    """Replays in the ledger."""
 
     def create(
         self,
@@ -177,11 +179,12 @@ class Replays(LedgerPart):
         plan: Mapping[str, Any],
         code_version: str,
     ) -> Replay:
-        """Enters a planned replay and returns it; one that is there with an equal plan is returned
-        as it is.
+        """Records a planned replay and returns it. An existing one with an equal plan is returned
+        unchanged.
 
         Raises:
-            InputError: a replay of this id is there with another plan; names what differs.
+            InputError: a replay of this id exists with another plan; the error names the
+                differences.
             RangeError: the range is empty.
         """
         windows = WindowRange(first, last)
@@ -194,12 +197,12 @@ class Replays(LedgerPart):
             "plan": json.loads(json.dumps(plan)),
         }
         with self.serialised() as connection:
-            there = find_replay(connection, replay_id)
-            if there is None:
+            existing = find_replay(connection, replay_id)
+            if existing is None:
                 self.insert(connection, replay_id, values)
                 return read_replay(connection, replay_id)
-            _refuse_other_plan(there, values)
-            return there
+            _refuse_other_plan(existing, values)
+            return existing
 
     def insert(
         self,
@@ -208,7 +211,7 @@ class Replays(LedgerPart):
         values: Mapping[str, Any],
         **more: Any,
     ) -> None:
-        """Inserts a replay; `more` overrides what a new one begins with."""
+        """Inserts a replay; `more` overrides the default values of a new one."""
         begin = {
             "state": ReplayState.PLANNED,
             "epoch": 0,
@@ -227,18 +230,18 @@ class Replays(LedgerPart):
         """Returns a replay.
 
         Raises:
-            InputError: there is none of this id.
+            InputError: no replay has this id.
         """
         with self.reading() as connection:
             return read_replay(connection, replay_id)
 
     def find(self, replay_id: str) -> Replay | None:
-        """Returns a replay, None if there is none of this id."""
+        """Returns a replay; None if no replay has this id."""
         with self.reading() as connection:
             return find_replay(connection, replay_id)
 
     def ids(self, prefix: str) -> list[str]:
-        """Returns the ids that begin with some text."""
+        """Returns the ids that start with a prefix."""
         query = select(replays.c.replay_id).where(
             replays.c.replay_id.startswith(prefix, autoescape=True)
         )
@@ -253,8 +256,13 @@ class Replays(LedgerPart):
         *,
         without_samples: bool = False,
     ) -> list[Replay]:
-        """Returns replays, newest first; of one application, in some states, or without samples, if
-        so asked. Containers are left out, see `containers`.
+        """Returns replays, newest first, without containers (see `containers`).
+
+        Args:
+            application: only those of one application.
+            state: only those in one or several states.
+            limit: the largest number of replays.
+            without_samples: whether to leave out replays that only tried a sample.
         """
         query = (
             select(*_COLUMNS)
@@ -276,7 +284,7 @@ class Replays(LedgerPart):
             return list(map(to_replay, connection.execute(query)))
 
     def containers(self, replay_id: str) -> list[Replay]:
-        """Returns the containers of a replay that have a plan already, oldest first."""
+        """Returns the containers of a replay that already have a plan, oldest first."""
         query = (
             select(*_COLUMNS)
             .where(replays.c.replay_id.startswith(container_id(replay_id, ""), autoescape=True))
@@ -286,14 +294,14 @@ class Replays(LedgerPart):
             return list(map(to_replay, connection.execute(query)))
 
     def abandon(self, replay_id: str, reason: str = "") -> Replay:
-        """Gives a replay up for good: its leases end, and an attempt that still runs is fenced off
-        the ledger.
+        """Abandons a replay permanently. Its leases end, and an attempt that still runs can no
+        longer write to the ledger.
 
-        One that was given up before keeps its reason unless there is a new one.
+        A replay that was abandoned before keeps its reason unless a new one is given.
 
         Raises:
             InputError: it is published; undo it instead.
-            OverlapError: a publication of it is open and must be rolled forward first.
+            OverlapError: a publication of it is open and must be completed first.
         """
         with self.serialised() as connection:
             its = (publications.c.replay_id == replay_id) & publications.c.closed_at.is_(None)
@@ -303,7 +311,7 @@ class Replays(LedgerPart):
                     f'replay "{replay_id}" cannot be abandoned while its publication {open_one} is '
                     "open",
                     holder=replay_id,
-                    hint=f"Roll it forward: rewindow publish {replay_id}; or take it back: add "
+                    hint=f"Complete it: rewindow publish {replay_id}; to withdraw it, add "
                     "--withdraw.",
                 )
             before = read_replay(connection, replay_id)
@@ -318,8 +326,8 @@ class Replays(LedgerPart):
             return read_replay(connection, replay_id)
 
     def reopen(self, replay_id: str, message: str) -> None:
-        """Makes a replay that had ended one that can go on, since its tables have lost some of what
-        it committed.
+        """Sets an ended replay to failed, so that it can continue, because its tables have lost
+        commits.
 
         Raises:
             InputError: it is published, undone or abandoned.
@@ -328,21 +336,21 @@ class Replays(LedgerPart):
             self.move(connection, replay_id, ReplayState.FAILED, message=message)
 
     def keep_changes(self, replay_id: str, changes: Sequence[PropertyChange]) -> None:
-        """Enters into the plan which properties were changed while it ran, so that a purge does not
-        lose them.
+        """Stores in the plan which properties were changed while the replay ran, so that a purge
+        does not delete them.
         """
         with self.serialised() as connection:
             plan = {**read_replay(connection, replay_id).plan}
-            plan["changes"] = [one.model_dump(mode="json") for one in changes]
+            plan["changes"] = [change.model_dump(mode="json") for change in changes]
             connection.execute(
                 update(replays).where(replays.c.replay_id == replay_id).values(plan=plan)
             )
 
     def hold_epoch(self, connection: Connection, replay_id: str, epoch: int) -> None:
-        """Locks a replay's row for an attempt's write, if no newer epoch was given out.
+        """Locks a replay's row for an attempt's write, on condition that its epoch is the newest.
 
         Raises:
-            FencedError: one was.
+            FencedError: a newer epoch exists.
         """
         mine = (replays.c.replay_id == replay_id) & (replays.c.epoch == epoch)
         if (
@@ -351,9 +359,9 @@ class Replays(LedgerPart):
         ):
             now = read_replay(connection, replay_id)
             raise FencedError(
-                f'attempt {epoch} of replay "{replay_id}" is not its newest one any more, which is '
+                f'attempt {epoch} of replay "{replay_id}" is no longer the newest one, which is '
                 f"{now.epoch}",
-                detail="It stops; what it had committed is kept."
+                detail="It stops; windows that it had committed are kept."
                 if now.state != ReplayState.ABANDONED
                 else "The replay was abandoned.",
             )
@@ -366,7 +374,7 @@ class Replays(LedgerPart):
         message: str = "",
         **values: Any,
     ) -> None:
-        """Moves a replay to a state; one that ends work also ends its leases.
+        """Sets the state of a replay, and ends its leases unless it is running.
 
         Raises:
             InputError: this state cannot follow the present one.
@@ -394,7 +402,7 @@ def end_leases(connection: Connection, replay_id: str) -> None:
 
 
 def find_replay(connection: Connection, replay_id: str) -> Replay | None:
-    """Returns a replay, None if there is none of this id."""
+    """Returns a replay; None if no replay has this id."""
     row = connection.execute(
         select(*_COLUMNS).where(replays.c.replay_id == replay_id)
     ).one_or_none()
@@ -405,40 +413,42 @@ def read_replay(connection: Connection, replay_id: str) -> Replay:
     """Returns a replay.
 
     Raises:
-        InputError: there is none of this id.
+        InputError: no replay has this id.
     """
-    found = find_replay(connection, replay_id)
-    if found is None:
+    replay = find_replay(connection, replay_id)
+    if replay is None:
         newest = (
             select(replays.c.replay_id).order_by(replays.c.created_at.desc()).limit(_SUGGESTED_FROM)
         )
         meant = did_you_mean(replay_id, connection.execute(newest).scalars())
         raise InputError(
             f'replay "{replay_id}" is unknown',
-            hint=f"{meant}`rewindow list` shows those that there are.",
+            hint=f"{meant}`rewindow list` shows the existing ones.",
         )
-    return found
+    return replay
 
 
-def _refuse_other_plan(there: Replay, values: Mapping[str, Any]) -> None:
-    differences = [_difference(name, getattr(there, name), values[name]) for name in _PLANNED[:-1]]
-    keys = dict.fromkeys([*there.plan, *values["plan"]])
-    differences += [
-        _difference(f"plan.{key}", there.plan.get(key), values["plan"].get(key))
+def _refuse_other_plan(existing: Replay, values: Mapping[str, Any]) -> None:
+    texts = [_difference(name, getattr(existing, name), values[name]) for name in _PLANNED[:-1]]
+    keys = dict.fromkeys([*existing.plan, *values["plan"]])
+    texts += [
+        _difference(f"plan.{key}", existing.plan.get(key), values["plan"].get(key))
         # The ledger adds the changes that are made while the replay runs.
         for key in excluding(keys, (*_PLANNED, "changes"))
     ]
-    found = list(filter(None, differences))
-    if found:
+    differences = list(filter(None, texts))
+    if differences:
         raise InputError(
-            f'replay "{there.replay_id}" is there already with another plan',
-            detail=f"{'; '.join(found[:5])}.",
-            hint="Take another replay id, or none: then one is made from the plan.",
+            f'replay "{existing.replay_id}" already exists with another plan',
+            detail=f"{'; '.join(differences[:5])}.",
+            hint="Use another --id, or none: then it is derived from the plan.",
         )
 
 
-def _difference(name: str, there: object, now: object) -> str:
-    return "" if there == now else f"{name} is {_short(there)} there and {_short(now)} now"
+def _difference(name: str, existing: object, new: object) -> str:
+    if existing == new:
+        return ""
+    return f"{name} is {_short(existing)} in the ledger and {_short(new)} now"
 
 
 def _short(value: object) -> str:
@@ -447,10 +457,10 @@ def _short(value: object) -> str:
 
 
 def next_steps(replay: Replay) -> str:
-    """Returns what must come before a replay can become what was asked for, as a hint."""
+    """Returns a hint: what must be done before the replay can change to the requested state."""
     match replay.state:
         case ReplayState.PUBLISHED:
-            return f"Take it back first: rewindow undo {replay.replay_id}"
+            return f"Undo it first: rewindow undo {replay.replay_id}"
         case ReplayState.ABANDONED:
             again = (
                 f"rewindow replay {replay.application} --first {replay.first} --last {replay.last}"
@@ -462,9 +472,9 @@ def next_steps(replay: Replay) -> str:
             return f"It is ready: rewindow publish {replay.replay_id}"
         case ReplayState.RUNNING:
             return (
-                "Wait for its end; if its process is gone, go on: rewindow replay --resume "
+                "Wait for its end; if its process has ended, continue: rewindow replay --resume "
                 f"{replay.replay_id}."
-                f" Which it is: rewindow status {replay.replay_id}"
+                f" To see whether it runs: rewindow status {replay.replay_id}"
             )
         case ReplayState.FAILED:
             return f"Resume it: rewindow replay --resume {replay.replay_id}"

@@ -1,10 +1,10 @@
-"""Index of window facts: a row stands for a stretch of windows of one port, so that a million
-windows are few rows.
+"""Index of window facts: one row describes a stretch of windows of one port, so that a million
+windows need few rows.
 
-The facts themselves are a Delta table of the replay; the index can be rebuilt from it
-(`facts_index`). A stretch grows by the groups that follow it, up to SEGMENT_WINDOWS. Stretches
-break where an attempt may go back to, the newest checkpoint, so that windows computed again replace
-whole stretches.
+The facts themselves are a Delta table of the replay, from which the index can be rebuilt
+(`facts_index`). A stretch is extended by the commit groups that follow it, up to SEGMENT_WINDOWS.
+It ends at each checkpoint, since an attempt may resume there: then recomputed windows replace whole
+stretches.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _WIDTH = segments.c.last - segments.c.first + 1
 
 
 class CountsIndex(LedgerPart):
-    """The part of the ledger that indexes window facts: windows and tuples of each port."""
+    """Windows and tuples of each port in the ledger: the index of the window facts."""
 
     def index(self, replay_id: str, port: str | None = None) -> list[PortStretch]:
-        """Returns the stretches of a replay, by direction, port and window."""
+        """Returns the stretches of a replay, ordered by direction, port and window."""
         query = select(*_COLUMNS).where(segments.c.replay_id == replay_id)
         query = query.order_by(segments.c.direction, segments.c.port, segments.c.first)
         if port is not None:
@@ -38,7 +38,7 @@ class CountsIndex(LedgerPart):
             return list(starmap(PortStretch, connection.execute(query)))
 
     def totals(self, replay_id: str) -> list[PortTotal]:
-        """Returns windows and tuples of each port of a replay."""
+        """Returns the number of windows and tuples of each port of a replay."""
         c = segments.c
 
         def total(value: Any, lost: bool) -> Any:
@@ -58,8 +58,8 @@ class CountsIndex(LedgerPart):
             ]
 
     def lost_windows(self, replay_ids: Sequence[str]) -> dict[str, int]:
-        """Returns for replays how many windows are lost in any output; those without any are left
-        out.
+        """Returns for each replay the number of windows that are lost in any output; replays
+        without any are left out.
         """
         c = segments.c
         query = select(c.replay_id, c.first, c.last).where(
@@ -74,10 +74,10 @@ class CountsIndex(LedgerPart):
         return {replay_id: _count(ranges) for replay_id, ranges in lost.items()}
 
     def is_whole(self, replay_id: str) -> bool:
-        """Returns whether each port's windows up to the replay's mark are indexed.
+        """Returns whether all windows of each port up to the replay's mark are indexed.
 
-        They are not after a process died between its commit and its report; `rebuild` closes such
-        holes.
+        Windows are missing if a process was killed between its commit and its report; `rebuild`
+        adds them.
         """
         with self.reading() as connection:
             its_mark = select(replays.c.mark).where(replays.c.replay_id == replay_id)
@@ -88,8 +88,8 @@ class CountsIndex(LedgerPart):
                 .where(c.replay_id == replay_id)
                 .group_by(c.direction, c.port)
             )
-            found = list(map(int, connection.execute(counted).scalars()))
-        return all(windows == mark for windows in found or [0])
+            indexed = list(map(int, connection.execute(counted).scalars()))
+        return all(windows == mark for windows in indexed or [0])
 
     def add(
         self,
@@ -100,8 +100,8 @@ class CountsIndex(LedgerPart):
         began_at: datetime,
         at_checkpoint: bool,
     ) -> None:
-        """Adds the counts of a commit group; what was there from its first window on, by an earlier
-        attempt, goes.
+        """Adds the counts of a commit group. Entries of earlier attempts from its first window on
+        are deleted.
         """
         for count in counts:
             its = _port(replay_id, count)
@@ -125,12 +125,13 @@ class CountsIndex(LedgerPart):
         count: PortCount,
         at_checkpoint: bool,
     ) -> bool:
-        """Returns whether the stretch that ends just before the group took it up.
+        """Extends the stretch that ends just before the group; returns whether there was one.
 
-        A stretch that ends at the newest checkpoint takes only a group that reaches the next one.
+        A stretch that ends at the newest checkpoint is extended only by a group that ends at the
+        next checkpoint.
         """
-        # One row stands for many groups; otherwise the ledger would grow with each of them. The
-        # update itself tests whether the row can grow, which saves a query for every port.
+        # One row describes many groups; otherwise the ledger would grow with each of them. The
+        # condition of the update tests whether the row can grow, which saves a query per port.
         c = segments.c
         before = its & (c.last == count.first - 1) & (c.epoch == epoch) & c.lost.is_(count.lost)
         small = count.last - c.first < SEGMENT_WINDOWS
@@ -148,14 +149,14 @@ class CountsIndex(LedgerPart):
         )
 
     def replace(self, connection: Connection, replay_id: str, parts: Iterable[PortStretch]) -> None:
-        """Replaces the whole index of a replay."""
+        """Replaces the whole index of a replay within a transaction."""
         connection.execute(delete(segments).where(segments.c.replay_id == replay_id))
         rows = [{**vars(part), "replay_id": replay_id, "after_checkpoint": False} for part in parts]
         if rows:
             connection.execute(insert(segments), rows)
 
     def rebuild(self, replay_id: str, parts: Iterable[PortStretch]) -> None:
-        """Replaces the whole index of a replay in a transaction of its own; see
+        """Replaces the whole index of a replay in its own transaction; see
         `facts_index.segments_of`.
         """
         with self.serialised() as connection:
@@ -168,7 +169,7 @@ def _port(replay_id: str, count: PortCount) -> Any:
 
 
 def _count(ranges: Iterable[WindowRange]) -> int:
-    """Returns how many windows some ranges contain, which may overlap."""
+    """Returns the number of windows in ranges that may overlap."""
     count, end = 0, -1
     for part in sorted(ranges):
         count += max(0, part.last - max(part.first, end + 1) + 1)

@@ -1,4 +1,6 @@
-"""Stale ranges: windows published from a state that has since changed, to be replayed next."""
+"""Stale ranges: published windows that were computed from a state that has changed since, and
+should be replayed.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,19 @@ from rewindow.ledger.models import stale_ranges
 from rewindow.windows import WindowRange
 
 REOPENED = 0
-"""In place of a publication's number: windows of an input were opened again after the output was
-computed (X52)."""
+"""Used instead of a publication's number if windows of an input were reopened after the output was
+computed.
+
+Rules: X52
+"""
 
 
 @dataclass(frozen=True)
 class StaleRange:
-    """Windows of an output table that are stale, and the number of the publication that made them
-    so, or REOPENED.
+    """Windows of an output table that are stale.
+
+    Attributes:
+        since: number of the publication that made them stale, or REOPENED.
     """
 
     application: str
@@ -32,11 +39,11 @@ class StaleRange:
 
 
 class Staleness(LedgerPart):
-    """The part of the ledger that keeps stale ranges; ranges of one table never overlap."""
+    """Stale ranges in the ledger; ranges of one table never overlap."""
 
     def add(self, application: str, table_name: str, first: int, last: int, since: int) -> None:
-        """Enters windows of an output as stale since a publication; an entry that was there gives
-        way.
+        """Records windows of an output as stale since a publication; replaces
+        overlapping entries.
         """
         with self.serialised() as connection:
             self.add_in(
@@ -51,7 +58,7 @@ class Staleness(LedgerPart):
         windows: WindowRange,
         since: int,
     ) -> None:
-        """Enters windows as stale inside a transaction."""
+        """Records windows as stale within a transaction."""
         self._clear(connection, application, table_name, windows)
         self._insert_range(
             connection,
@@ -63,12 +70,14 @@ class Staleness(LedgerPart):
         )
 
     def clear(self, application: str, table_name: str, first: int, last: int) -> None:
-        """Takes windows of an output out of the stale ranges; what lies beside them stays stale."""
+        """Removes windows of an output from the stale ranges; other windows of these ranges remain
+        stale.
+        """
         with self.serialised() as connection:
             self._clear(connection, application, table_name, WindowRange(first, last))
 
     def ranges(self, application: str | None = None) -> list[StaleRange]:
-        """Returns the stale ranges, of one application if so asked, by table and window."""
+        """Returns the stale ranges by table and window; of all applications, or of one."""
         c = stale_ranges.c
         query = select(stale_ranges).order_by(c.application, c.table_name, c.first)
         if application is not None:

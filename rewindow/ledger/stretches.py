@@ -1,4 +1,6 @@
-"""Windows and tuples of one port: of a commit group, of a stretch of windows, of a whole replay."""
+"""Windows and tuples of one port: of a commit group, of a stretch of windows, or of a
+whole replay.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from datetime import datetime
 from typing import Literal
 
 SEGMENT_WINDOWS = 1000
-"""Windows in a stretch, at most, unless a single group has more."""
+"""Largest number of windows in a stretch, unless a single group has more."""
 
 
 Direction = Literal["in", "out", "error", "dropped"]
@@ -20,7 +22,9 @@ class PortCount:
     Attributes:
         direction: "in" for an input stream, "out" for an output, "error" for an error port,
             "dropped" for another output port that nothing reads.
-        lost: at most once gave these windows up; `tuples` were not processed (R15).
+        lost: whether these windows are lost (at most once); `tuples` were then not processed.
+
+    Rules: R15
     """
 
     direction: Direction
@@ -55,7 +59,7 @@ class PortStretch:
 
 @dataclass(frozen=True)
 class PortTotal:
-    """What is known of one port over a replay; lost windows and tuples are counted apart."""
+    """Windows and tuples of one port over a replay; lost ones are counted separately."""
 
     direction: Direction
     port: str

@@ -1,4 +1,4 @@
-"""Brings a ledger's tables to the version that this Rewindow knows; safe when several processes try
+"""Upgrades a ledger's tables to the version that this Rewindow uses. Several processes may try it
 at once.
 """
 
@@ -24,12 +24,11 @@ _ADVISORY_KEY = 0x5265_7769_6E64_6F77
 
 
 def make_current(place: LedgerUrl, engine: Engine) -> None:
-    """Upgrades a ledger that is not at VERSION; one at it costs two small reads and does not import
-    Alembic.
+    """Upgrades a ledger that is not at VERSION. If it is at VERSION, this needs only two small
+    reads and does not import Alembic.
 
     Raises:
-        InputError: a newer Rewindow has upgraded it, or no migration leads from its version to
-            VERSION.
+        InputError: a newer Rewindow has upgraded it, or no migration starts from its version.
     """
     with engine.begin() as connection:
         if _version(connection) == VERSION:
@@ -40,30 +39,31 @@ def make_current(place: LedgerUrl, engine: Engine) -> None:
 
 
 def check_current(place: LedgerUrl, engine: Engine) -> None:
-    """Refuses a ledger that is not at VERSION; changes nothing.
+    """Checks that a ledger is at VERSION; changes nothing.
 
     Raises:
         InputError: it is older or newer, or has no tables yet.
     """
     with engine.begin() as connection:
-        found = _version(connection)
-    if found != VERSION:
-        _refuse_unknown(place, found)
+        version = _version(connection)
+    if version != VERSION:
+        _refuse_unknown(place, version)
         raise InputError(
-            f'ledger "{place.name}" is at version {found or "none"}, this Rewindow reads {VERSION}',
-            hint="Any command that writes, such as rewindow list, brings an older one up to date.",
+            f'ledger "{place.name}" is at version {version or "none"}, '
+            f"this Rewindow reads {VERSION}",
+            hint="Any command that writes, such as rewindow list, upgrades an older one.",
         )
 
 
 def _refuse_unknown(place: LedgerUrl, found: str | None) -> None:
-    """Refuses a ledger at a version that no migration of this Rewindow starts from; a new ledger
+    """Raises an error for a version from which no migration of this Rewindow starts. A new ledger
     has no version.
     """
     if found is None:
         return
     if found > VERSION:
         raise InputError(
-            f'ledger "{place.name}" is at version {found}, this Rewindow knows up to {VERSION}',
+            f'ledger "{place.name}" is at version {found}, this Rewindow supports up to {VERSION}',
             hint="Use the newer Rewindow that upgraded it.",
         )
     from alembic.script import ScriptDirectory
@@ -83,8 +83,10 @@ def _refuse_unknown(place: LedgerUrl, found: str | None) -> None:
 def _version(connection: Connection) -> str | None:
     if not inspect(connection).has_table("alembic_version"):
         return None
-    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
-    return None if found is None else str(found)
+    version = connection.execute(
+        text("SELECT version_num FROM alembic_version")
+    ).scalar_one_or_none()
+    return None if version is None else str(version)
 
 
 @contextmanager
@@ -105,8 +107,8 @@ def _alone(place: LedgerUrl, engine: Engine) -> Iterator[Connection]:
 
 
 def _create_schema(connection: Connection) -> None:
-    """Creates the first schema of the search path, so that our tables stand apart from anybody
-    else's.
+    """Creates the first schema of the search path, so that the ledger's tables are separate from
+    others.
     """
     if connection.execute(text("SELECT current_schema()")).scalar_one() is None:
         path = str(connection.execute(text("SHOW search_path")).scalar_one())

@@ -1,4 +1,4 @@
-"""Where a ledger is: its URL without secrets, its file, and locks beside the file."""
+"""Location of a ledger: its URL without secrets, its file, and lock files next to it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _DRIVERS = {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+psycopg"}
 
 @dataclass(frozen=True)
 class LedgerUrl:
-    """Where a ledger is.
+    """Location of a ledger.
 
     Attributes:
         name: for messages; without user, password and query.
-        file: the SQLite file, None for a server.
+        file: the SQLite file; None for a server.
     """
 
     url: URL
@@ -33,7 +33,7 @@ class LedgerUrl:
 
     @classmethod
     def parse(cls, text: str) -> LedgerUrl:
-        """Returns the place of a URL.
+        """Returns the location from a URL.
 
         Raises:
             InputError: the URL cannot be read, or is neither SQLite's nor PostgreSQL's.
@@ -48,7 +48,7 @@ class LedgerUrl:
             backend == "sqlite" and url.database in (None, "", ":memory:")
         ):
             raise InputError(
-                f'ledger URL of kind "{backend}" is not one that two processes can share',
+                f'a ledger URL of kind "{backend}" cannot be shared by two processes',
                 hint=hint,
             )
         url = url.set(drivername=_DRIVERS[backend])
@@ -59,8 +59,8 @@ class LedgerUrl:
         return cls(url, f"{backend}://{url.host or ''}{port}/{url.database or ''}", None)
 
     def without_password(self, text: str) -> str:
-        """Returns a text with the password blotted out, whether it came before the host or in the
-        query.
+        """Returns a text in which the URL's password, from before the host or from the query, is
+        replaced by "***".
         """
         given = self.url.query.get("password", "")
         secrets = [str(self.url.password or ""), *([given] if isinstance(given, str) else given)]
@@ -69,13 +69,14 @@ class LedgerUrl:
         return text
 
     def create(self) -> None:
-        """Makes the SQLite file, readable by its owner only, in write-ahead mode; one process does
-        it.
+        """Creates the SQLite file in write-ahead mode, readable only by its owner. Only one process
+        does it.
 
-        The file appears whole, so that an empty one is never a new ledger.
+        The file is created under another name and then renamed, so that an empty file is never a
+        new ledger.
 
         Raises:
-            LedgerError: there is an empty file in its place.
+            LedgerError: the file exists but is empty.
         """
         if not self.file:
             return
@@ -83,17 +84,15 @@ class LedgerUrl:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             with file_lock(self.lock_file("open")):
                 if not self.file.exists():
-                    for ending in (
-                        "-wal",
-                        "-shm",
-                    ):  # Of a lost ledger: SQLite would write what they hold into this.
+                    # SQLite would apply such files of a lost ledger to the new one.
+                    for ending in ("-wal", "-shm"):
                         self.file.with_name(f"{self.file.name}{ending}").unlink(missing_ok=True)
                     self._make_file(self.file)
         if not self.file.stat().st_size:
             raise LedgerError(
                 f'ledger "{self.name}" is an empty file',
-                detail="A ledger is never empty, not even a new one: this one was cut short.",
-                hint="Put a copy back; or move it away, then make it again from the tables: "
+                detail="A ledger is never empty, not even a new one: this one was truncated.",
+                hint="Restore it from a backup; or move it away, then rebuild it from the tables: "
                 "rewindow ledger rebuild",
             )
 
@@ -106,13 +105,13 @@ class LedgerUrl:
         new.rename(file)
 
     def is_read_only(self) -> bool:
-        """Returns whether it is a file that nobody can write to here: then not even its reader's
-        lock can be made.
+        """Returns whether it is a file in a folder that this process cannot write to. Then SQLite
+        cannot even create its lock for readers.
         """
         return bool(self.file and self.file.is_file() and not os.access(self.file.parent, os.W_OK))
 
     def copied(self, folder: Path) -> LedgerUrl:
-        """Returns the place of a copy in another folder, with what its write-ahead log holds."""
+        """Returns the location of a copy in another folder, which includes the write-ahead log."""
         assert self.file, "a server cannot be copied"
         for path in (self.file, self.file.with_name(f"{self.file.name}-wal")):
             if path.is_file():
@@ -121,6 +120,6 @@ class LedgerUrl:
         return LedgerUrl(self.url.set(database=str(copy)), self.name, copy)
 
     def lock_file(self, name: str) -> Path:
-        """Returns the path of a lock beside the SQLite file."""
-        assert self.file, "a server has locks of its own"
+        """Returns the path of a lock file next to the SQLite file."""
+        assert self.file, "a server uses its own locks"
         return self.file.with_name(self.file.name + ".locks") / name

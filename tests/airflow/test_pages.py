@@ -198,7 +198,7 @@ def test_page_of_an_unknown_replay_is_not_found_and_creates_no_ledger(
 ) -> None:
     answer = client.get("/rewindow/replays/r-2/page", headers=token("VIEWER"))
     assert answer.status_code == 404
-    assert "is not there" in answer.text
+    assert "does not exist" in answer.text
     assert not list(results.parent.glob("ledger*"))
 
 

@@ -196,7 +196,8 @@ def test_check_rejects_an_unfinished_replay_and_names_the_next_step(
     epoch = ledger.attempts.next_epoch("one")
     ledger.attempts.begin("one", epoch, host="h", pid=1, process_group=1, process_identity="boot/0")
     assert (
-        "if its process is gone, go on: rewindow replay --resume one" in command("check", "one")[2]
+        "if its process has ended, continue: rewindow replay --resume one"
+        in command("check", "one")[2]
     )
     ledger.attempts.end("one", epoch, "failed", "no luck")
     assert "Hint: Resume it: rewindow replay --resume one" in command("check", "one")[2]

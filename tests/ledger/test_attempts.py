@@ -49,11 +49,11 @@ def test_write_of_an_older_attempt_is_rejected(ledger: Ledger, replay: Replay, w
     before = (ledger.replays.get("r"), ledger.attempts.of("r"), ledger.counts.index("r"))
     with pytest.raises(
         FencedError,
-        match=f"attempt {old} .* is not its newest one any more, which is {new}",
+        match=f"attempt {old} .* is no longer the newest one, which is {new}",
     ) as caught:
         WRITES[write](ledger, old)
     assert not caught.value.retryable
-    assert caught.value.detail == "It stops; what it had committed is kept."
+    assert caught.value.detail == "It stops; windows that it had committed are kept."
     assert (ledger.replays.get("r"), ledger.attempts.of("r"), ledger.counts.index("r")) == before
 
 

@@ -70,7 +70,7 @@ def test_damaged_ledger_is_named_with_copy_and_rebuild(
     with pytest.raises(LedgerError) as caught:
         read(file)
     assert caught.value.primary == f'ledger "{file}" is damaged'
-    assert caught.value.hint.startswith("Put a copy of it back. Without one: move it away;")
+    assert caught.value.hint.startswith("Restore it from a backup. Without a backup: move it away;")
     assert "rewindow ledger rebuild" in caught.value.hint
 
 
@@ -96,5 +96,5 @@ def test_full_disk_and_read_only_file_are_not_reported_as_a_damaged_ledger(
         fill(ledger)
     assert words in str(caught.value)
     assert "is damaged" not in str(caught.value) and "rebuild" not in caught.value.hint
-    assert caught.value.hint.startswith("The ledger is whole, leave it where it is. Make room")
+    assert caught.value.hint.startswith("The ledger is undamaged, do not move it. Free space")
     assert caught.value.retryable

@@ -24,7 +24,7 @@ def test_overlap_error_names_holder_range_state_and_next_steps(ledger: Ledger) -
     assert caught.value.holder == "first" and caught.value.retryable
     text = str(caught.value)
     assert (
-        'windows [199, 250] of table "app.out" overlap [100, 199], which replay "first" holds'
+        'windows [199, 250] of table "app.out" overlap [100, 199], which replay "first" has locked'
         in text
     )
     assert "It is running" in text and "rewindow abandon first" in text

@@ -90,7 +90,7 @@ def test_newer_ledger_is_rejected(new_url: str) -> None:
     for make in (True, False):
         with pytest.raises(
             InputError,
-            match=f"is at version 9999, this Rewindow knows up to {VERSION}",
+            match=f"is at version 9999, this Rewindow supports up to {VERSION}",
         ):
             Ledger.open(new_url, make=make)
 

@@ -128,7 +128,7 @@ def test_withdrawal_cancels_an_open_publication_or_undo_and_keeps_the_replay(
     tables = {"app.out": 0, "app.x": 0}
     first = ledger.publications.open("r", tables, 100, 199)
     ledger.publications.mark_done(first.number, "app.out", 1)
-    with pytest.raises(InputError, match="to take it back add --withdraw"):
+    with pytest.raises(InputError, match="to withdraw it, add --withdraw"):
         ledger.publications.withdraw(first.number, "no")
     withdrawal = ledger.publications.open_withdrawal(first.number, "damaged", {"app.out": 1})
     assert (withdrawal.kind, withdrawal.undoes, withdrawal.details.reason) == (
@@ -175,7 +175,7 @@ def test_undo_is_rejected_under_a_later_publication_over_the_same_windows(
     undo(ledger, tables, "over", nothing)
     assert ledger.publications.later_overlapping(1) == []
     undo(ledger, tables, "old", nothing)
-    with pytest.raises(InputError, match="publication 1 is undone already"):
+    with pytest.raises(InputError, match="publication 1 is already undone"):
         ledger.publications.open_undo(1, dict.fromkeys(TABLES, 3))
     with pytest.raises(InputError, match="nothing to undo"):
         ledger.publications.open_undo(4, dict.fromkeys(TABLES, 3))
@@ -204,7 +204,7 @@ def test_no_number_is_assigned_while_a_publication_of_a_shared_table_is_open(
 
 def test_publication_outside_the_replay_is_rejected(ledger: Ledger) -> None:
     checked(ledger, "r")
-    with pytest.raises(InputError, match=r"windows \[100, 200\] are not all of replay"):
+    with pytest.raises(InputError, match=r"windows \[100, 200\] are not all in replay"):
         ledger.publications.open("r", {"app.out": 0}, 100, 200)
 
 

@@ -33,9 +33,12 @@ def test_create_rejects_another_plan_and_names_the_difference(
     ledger: Ledger,
     replay: Replay,
 ) -> None:
-    with pytest.raises(InputError, match="last is 199 there and 198 now"):
+    with pytest.raises(InputError, match="last is 199 in the ledger and 198 now"):
         plan(ledger, "r", last=198)
-    differences = 'plan.replay_id is "r" there and "s" now; plan.groups is null there and 7 now'
+    differences = (
+        'plan.replay_id is "r" in the ledger and "s" now; '
+        "plan.groups is null in the ledger and 7 now"
+    )
     with pytest.raises(InputError, match=differences) as caught:
         ledger.replays.create(
             "r",

@@ -434,7 +434,7 @@ def test_range_held_by_another_replay_is_not_published(config: Config) -> None:
     ranks_only(config, "other", 102, 110, checked=False)
     ledger = book(config)
     ledger.leases.acquire("other", ["app.ranks"], 102, 110)
-    with pytest.raises(OverlapError, match='replay "other" holds'):
+    with pytest.raises(OverlapError, match='replay "other" has locked'):
         publish(config, "r1")
     assert ledger.publications.newest() == []
 
