@@ -1,6 +1,6 @@
 """The steps of the commit protocol, and a way to crash a job at one of them, for tests and drills.
 
-`REWINDOW_CRASH=after_outputs:3@1` makes attempt 1 kill its own process group with SIGKILL when it
+With `REWINDOW_CRASH=after_outputs:3@1`, attempt 1 kills its own process group with SIGKILL when it
 reaches step `after_outputs` for the third time. Without `@1` every attempt crashes there. Several
 crash points are separated by commas. `totals/after_outputs:3@1` crashes only the job of container
 `totals`; `assembly/` as a prefix means the job that assembles a replay from its containers.

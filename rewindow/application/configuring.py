@@ -110,14 +110,14 @@ def apply_changes(app: Application, changes: Iterable[PropertyChange]) -> None:
 
     Rules: O26, O27
     """
-    for one in changes:
-        node = app.nodes[one.operator]
-        key = property_key(node.operator, one.name)
-        if key is None and one.name in PLACING_ATTRIBUTES:
-            changed: dict[str, Any] = {one.name: one.value}
+    for change in changes:
+        node = app.nodes[change.operator]
+        key = property_key(node.operator, change.name)
+        if key is None and change.name in PLACING_ATTRIBUTES:
+            changed: dict[str, Any] = {change.name: change.value}
             app.nodes[node.name] = replace(node, **changed)
             continue
-        _set(node.operator, key or one.name, one.name, one.value)
+        _set(node.operator, key or change.name, change.name, change.value)
         app.renew_unifiers(node.name)
 
 
@@ -128,7 +128,7 @@ def check_changes(app: Application, changes: Iterable[PropertyChange]) -> list[A
         InputError: the operator or property does not exist, is not changeable, or rejects the
             value.
     """
-    return [_check_change(app, one) for one in changes]
+    return [_check_change(app, change) for change in changes]
 
 
 def _check_change(app: Application, change: PropertyChange) -> Any:
@@ -211,7 +211,7 @@ def _set(operator: FrameOperator, key: str, name: str, value: Any) -> None:
     """
     for reading in _readings(value):
         operator.set_properties(**{key: reading})
-        wrong = {one.path.partition(".")[0] for one in operator.wrong_properties()}
+        wrong = {violation.path.partition(".")[0] for violation in operator.wrong_properties()}
         if wrong.isdisjoint((key, name, "properties")):
             return
     operator.set_properties(**{key: value})

@@ -1,5 +1,5 @@
-"""Makes every port of an application an output, for samples that are computed several times and
-compared port by port.
+"""Turns every port of an application into an output, for samples that are computed several times
+and compared port by port.
 """
 
 from __future__ import annotations

@@ -203,7 +203,11 @@ def _check_suite_name(output: str, suite: str) -> Iterator[Violation]:
 
 
 def _check_properties(app: Application, node: Node) -> Iterator[Violation]:
-    sources = {one.name: f", from {one.source}" for one in app.given if one.operator == node.name}
+    sources = {
+        override.name: f", from {override.source}"
+        for override in app.given
+        if override.operator == node.name
+    }
     for wrong in node.operator.wrong_properties():
         source = sources.get(wrong.path.partition(".")[0], "")
         yield Violation(

@@ -80,14 +80,14 @@ def assemble(
         facts.commit(mark, _facts(plan, folders))
     crash(Step.AFTER_FACTS)
     if checkpoints.done < mark:
-        made = stored.Provenance.of(plan, epoch)
+        provenance = stored.Provenance.of(plan, epoch)
         rows = [stored.SCHEMA.empty_table()]
         for folder in folders:
-            rows.append(_states(plan, root, folder, made))
+            rows.append(_states(plan, root, folder, provenance))
         states = pa.concat_tables(rows)
         # A checkpoint without states has one row, which marks its window as saved.
         if not states.num_rows:
-            states = stored.encode(plan.last, mark, {}, versions={}, made=made)
+            states = stored.encode(plan.last, mark, {}, versions={}, made=provenance)
         checkpoints.commit(mark, states)
     crash(Step.AFTER_CHECKPOINT)
 

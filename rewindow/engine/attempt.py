@@ -161,8 +161,8 @@ class Attempt:
         plan = self.plan
         mark = self.plan.mark_of(window)
         versions = {node.name: node.operator.state_version for node in self.app.nodes.values()}
-        made = stored.Provenance.of(plan, self.epoch)
-        rows = stored.encode(window, mark, states, versions=versions, made=made)
+        provenance = stored.Provenance.of(plan, self.epoch)
+        rows = stored.encode(window, mark, states, versions=versions, made=provenance)
         takeover.checkpoints.commit(max(mark, takeover.checkpoints.done), rows)
         self._held.went_on(states, states, saved=True)
 

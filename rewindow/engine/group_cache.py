@@ -193,14 +193,14 @@ def _check_files(folder: Location, named: Sequence[Mapping[str, Any]]) -> None:
     Raises:
         RewindowError: a file is missing, or lacks rows.
     """
-    written = found = 0
+    written = existing = 0
     hosts = set()
     for row in named:
         written += row["rows"]
-        found += rows_in_file(folder / row["file"])
+        existing += rows_in_file(folder / row["file"])
         hosts.add(row["host"])
-    if found != written:
-        raise lost_rows(folder, written, found, hosts)
+    if existing != written:
+        raise lost_rows(folder, written, existing, hosts)
 
 
 def take_over(folder: Location, target: Location) -> Location:

@@ -112,17 +112,17 @@ def _start_rows(config: Config, plan: Plan, app: Application, table: Location) -
 
     Rules: R9, R25, W63, X4
     """
-    made = stored.Provenance.of(plan, 0)
+    provenance = stored.Provenance.of(plan, 0)
     if plan.start.taken_from:
-        assert plan.start.window is not None, "a state is taken from a window"
+        assert plan.start.window is not None, "a state belongs to a window"
         source = Table.open(plan.start.table(config.state), plan.start.version)
         rows = stored.rows_at(source, plan.start.window)
         if plan.container:
             rows = rows.filter(pc.is_in(rows["operator"], pa.array(stateful_operators(app))))
         brought = stored.as_checkpoint(
-            stored.brought(rows, source.path, table, place=stored.START), made
+            stored.brought(rows, source.path, table, place=stored.START), provenance
         )
-        return _migrated(config, app, brought, table=table, made=made)
+        return _migrated(config, app, brought, table=table, made=provenance)
     stateful = stateful_operators(app)
     folder = folder_of(table)
     states = {}
@@ -139,7 +139,7 @@ def _start_rows(config: Config, plan: Plan, app: Application, table: Location) -
             buckets=operator.state_buckets,
         )
     versions = {name: operator.state_version for name, operator in stateful.items()}
-    return stored.encode(plan.first - 1, 0, states, versions=versions, made=made)
+    return stored.encode(plan.first - 1, 0, states, versions=versions, made=provenance)
 
 
 def _migrated(

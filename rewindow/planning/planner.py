@@ -534,8 +534,8 @@ def _range(
 
 
 def _check_one_end(common: WindowRange, grid: Grid, first: int | None, last: int | None) -> None:
-    """Checks that a range with only one given end overlaps the sealed windows, from which the other
-    end is taken.
+    """Checks that a range with only one given end overlaps the sealed windows, which determine the
+    other end.
     """
     if last is None and first is not None and first > common.last:
         raise _beside(f"from {first} on", "after", common, grid)

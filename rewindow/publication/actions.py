@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PublicationAction(StrEnum):
-    """What to do with a replay: publish it, undo its publication, or withdraw an unfinished one."""
+    """An action on a replay: publish it, undo its publication, or withdraw an unfinished one."""
 
     PUBLISH = "publish"
     UNDO = "undo"

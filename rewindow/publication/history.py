@@ -25,7 +25,7 @@ def versions_without(
     left: Sequence[int],
 ) -> list[PutBack]:
     """Returns the versions from which a table's range is restored when a publication or undo is
-    taken back.
+    reverted.
 
     If several versions have the same content, the newest is used, because VACUUM removes it last.
     Usually that is the version before the publication. It is another one if the earlier content was
@@ -33,16 +33,16 @@ def versions_without(
 
     Args:
         acts: all publications and undos of the table that were not withdrawn, including the one
-            that is taken back.
+            that is reverted.
         table: the table's name.
-        act: the publication or undo that is taken back.
+        act: the publication or undo that is reverted.
         left: numbers of the publications that remain in effect.
     """
     known = sorted(acts, key=lambda entry: entry.number)
     wanted = _shown([entry for entry in known if entry.number in left], act.range)
     pieces: list[PutBack] = []
-    # Goes back from the newest version, which VACUUM removes last. `wanted` has the parts of the
-    # range that no version was found for yet, each with the publication that it has to show.
+    # Searches from the newest version, which VACUUM removes last, to the oldest. `wanted` has the
+    # parts of the range without a version so far, each with the publication that it has to show.
     for place in range(len(known) - 1, -1, -1):
         version = next(
             (entry.version_before for entry in known[place].tables if entry.name == table), None

@@ -5,7 +5,7 @@ The publisher's lock ends with its Python process. So each publisher stores the 
 in a file next to the tables. Before the next one commits, it ends the JVM of a dead Python process;
 on a local file system nothing else would stop that JVM. Only the JVM of this process's Spark
 session is stored, and only if this process or its spark-submit started it. A publisher deletes its
-file when it ends, also after an error, so that a notebook that stays open blocks nobody else.
+file when it ends, also after an error, so that an open notebook does not block other publishers.
 """
 
 from __future__ import annotations

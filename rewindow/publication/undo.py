@@ -1,4 +1,4 @@
-"""Takes publications back: the undo of a finished publication, and the withdrawal of an unfinished
+"""Reverts publications: the undo of a finished publication, and the withdrawal of an unfinished
 one.
 
 Both restore tuples, seals and checkpoints of the range to their content without that publication.
@@ -49,7 +49,7 @@ _WITHDRAWN = "withdrawn on request"
 
 @dataclass(frozen=True)
 class DamagePolicy:
-    """What to do about files that cannot be restored directly.
+    """How files are treated that cannot be restored directly.
 
     Attributes:
         leave_out: whether to leave out the windows of damaged files.
@@ -271,7 +271,7 @@ def _details(
     Args:
         config: current settings.
         ledger: the ledger.
-        taken: the publication or undo that is taken back.
+        taken: the publication or undo that is reverted.
         application: its application.
         acts: all related publications and undos, including `taken`.
         left: those of them that remain in effect.

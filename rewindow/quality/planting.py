@@ -204,11 +204,13 @@ def _rounds(placed: Sequence[Planted]) -> list[list[int]]:
     by at least one unchanged window.
     """
     rounds: list[tuple[set[int], list[int]]] = []
-    for number, one in enumerate(placed):
-        if one.damage.reach is None:
+    for number, placement in enumerate(placed):
+        if placement.damage.reach is None:
             rounds.append((set(), [number]))
             continue
-        around = set(range(one.window - NEAR - 1, one.window + one.damage.reach + NEAR + 2))
+        around = set(
+            range(placement.window - NEAR - 1, placement.window + placement.damage.reach + NEAR + 2)
+        )
         for taken, members in rounds:
             if taken and not taken & around:
                 taken |= around
@@ -229,8 +231,8 @@ def _judge(
     failure cannot be attributed to one of them.
     """
     rows = specimen.by_window()
-    for one in placed.values():
-        changed = _changed(specimen, one.damage, rows, one.window, seed)
+    for placement in placed.values():
+        changed = _changed(specimen, placement.damage, rows, placement.window, seed)
         rows = rows if changed is None else changed
     try:
         checks = specimen.judge(rows)

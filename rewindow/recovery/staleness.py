@@ -119,6 +119,9 @@ def _is_stale(
     `before` is the segment that ends right before this one, None after a gap; without it only the
     base of a warm-up can decide.
     """
+    # A stale segment makes the next one stale. Otherwise the digests decide. If the digest of the
+    # used state is unknown, `repeats` decides: whether the publication before the border has only
+    # repeated windows of this one.
     owner = segment.owner
     border = segment.range.first - 1
     begins = segment.range.first == owner.range.first

@@ -442,15 +442,15 @@ def other_versions(
     for row in rows:
         name = row["operator"]
         with reading_json(what, "versions of", "Restore the checkpoints from a backup."):
-            made = json.loads(row["upstream"])
+            stored_versions = json.loads(row["upstream"])
         if not name:
             continue
-        made[name] = [row["code_version"], row["configuration_digest"]]
+        stored_versions[name] = [row["code_version"], row["configuration_digest"]]
         upstream = versions[name].upstream if name in versions else []
         # Operators that were added or removed upstream are in one of the two only.
-        for other in {*made, *upstream}:
+        for other in {*stored_versions, *upstream}:
             now = versions.get(other)
-            if now is None or made.get(other) != now.pair:
+            if now is None or stored_versions.get(other) != now.pair:
                 changed.add(other)
     return changed
 

@@ -265,8 +265,8 @@ class Table:
             )
 
     def sync(self) -> None:
-        """Makes the newest commit durable: delta-rs leaves writing to disk to the
-        operating system.
+        """Writes the newest commit to disk, because delta-rs leaves it in the operating system's
+        cache.
         """
         log = self.path / "_delta_log"
         (log / f"{self.version:020}.json").sync()

@@ -2,9 +2,9 @@
 
 Every attempt of a replay has a number, its epoch. The transaction version of a table packs the
 epoch and the mark, the number of the replay's windows in the table: version = (epoch << 40) | mark.
-An attempt fences a table by an empty commit with its epoch and the existing mark. It makes this
-commit on the same snapshot on which it saw a lower epoch. An older attempt then either gets a
-conflict, or sees the higher epoch and stops.
+An attempt fences a table by an empty commit with its epoch and the existing mark. It commits on the
+same snapshot on which it saw a lower epoch. An older attempt then either gets a conflict, or sees
+the higher epoch and stops.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Log(Protocol):
         """Returns columns of one of its files."""
 
     def sync(self) -> None:
-        """Makes the log's newest commits durable."""
+        """Writes the log's newest commits to disk."""
 
     def commit_files(
         self,

@@ -266,7 +266,7 @@ def test_empty_windows_of_a_group_that_died_before_its_seals_are_missing_in_the_
         (
             "exactly_once",
             Step.AFTER_FIRST_OUTPUT,
-            "3 windows up to 1005 are computed again, written only where",
+            "3 windows up to 1005 are computed again, written only to tables that lack them",
         ),
         (
             "at_least_once",
