@@ -1,9 +1,4 @@
-"""The verbs that plan, run and end jobs, as functions for the command line and for programs.
-
-    config = rewindow.Config.load("rewindow.toml")
-    rewindow.record(config, "clicks", end=True)
-    replay = rewindow.replay(config, "spending", mode="at_least_once")
-    rewindow.publish(config, replay.replay_id)
+"""The verbs that plan, run and end jobs. `rewindow.Project` and the command line call them.
 
 A job runs in a separate Spark process and is started again if it was killed. The function returns
 when the job has ended, or raises its error. The job receives the path of the settings file, the

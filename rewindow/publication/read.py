@@ -30,7 +30,7 @@ def read_published(
     if not isinstance(application, str):
         raise InputError(
             f"application {application!r} is not a text",
-            hint='Name one application, such as rewindow.read_published(config, "alarms").',
+            hint='Name one application, such as project.read_published("alarms").',
         )
     ledger = Ledger.open(config.ledger_url)
     every = ledger.publications.newest(application=application, limit=1_000_000)
