@@ -38,6 +38,7 @@ from rewindow.quality import check
 from rewindow.repairs.run import repair
 from rewindow.settings.config import Config
 from tests.delivery.test_deliver import STREAM, in_warehouse, published, visible
+from tests.operators.test_lateness import new_seed
 from tests.recovery.here import jobs_here
 from tests.recovery.project import ROOT
 from tests.small_frames import small_frames_toml
@@ -333,9 +334,7 @@ def test_target_equals_an_independent_computation_after_each_kill(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Rules: X54, R66
-    seed = random.SystemRandom().randrange(2**32)
-    print(f"seed {seed}")
-    chosen = random.Random(seed)
+    chosen = random.Random(new_seed())
     monkeypatch.setattr(loop, "run", jobs_here(spark))
     monkeypatch.setenv("WAREHOUSE_URL", server.get_uri())
     block = PAGE.read_text().partition("[applications.paid_orders]")[2].partition("```")[0]
