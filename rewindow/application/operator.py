@@ -265,7 +265,7 @@ class FrameOperator(BaseModel):
     an exception there: they are reported at launch with all other violations of the application.
     After that, properties are changed only by `set_properties`.
 
-    Class attributes:
+    Attributes:
         may_be_cut: if False, no checkpoint may be saved inside one of its application windows.
         changeable: names of the properties that `rewindow set` may change while a replay runs;
             ports and state must not depend on them.
