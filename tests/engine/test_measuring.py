@@ -146,7 +146,7 @@ def test_measure_that_spark_cannot_compute_is_reported_and_does_not_end_the_repl
     said: list[str] = []
     run = attempt("measured", "one", last=LAST, say=said.append)
     run.run()
-    assert [line for line in said if "left to the gate" in line]
+    assert [line for line in said if "from now on the gate computes the measures" in line]
     stored = query("select count(measures) as n from f", f=project.replay_root("one") / FACTS)["n"][
         0
     ].as_py()
