@@ -1,7 +1,7 @@
-"""Library operators, a package or module each: functions on DataFrames first, a thin operator
-around each.
+"""The library of operators, a package or module for each: functions on DataFrames, and an operator
+that calls each function.
 
-Users import from here; what is asked for is loaded, nothing else.
+Users import operators from here. A module is loaded only when one of its names is used.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Returns an operator or a function of the library."""
+    """Returns an operator or a function of the library, and imports its module on first use."""
     if name in _MODULE_OF:
         return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
     raise AttributeError(f'module "{__name__}" has no "{name}"')

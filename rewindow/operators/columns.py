@@ -15,16 +15,20 @@ if TYPE_CHECKING:
 WINDOW = "window_id"
 AT = "_arrived_us"
 TS = "_event_us"
-"""Arrival and timestamp of a tuple: a(j) and t(j) of H48."""
+"""Columns with the arrival and the timestamp of a tuple, in microseconds.
+
+Rules: H48
+"""
 FARTHEST_US = 1 << 61
-"""Instants further from 1970 than this, 73,000 years, count as this far away. So no difference of
-two instants, and no sum of one and a duration, leaves 64 bits."""
+"""Instants further from 1970 than this, 73,000 years, are clipped to it. So the difference of two
+instants, and the sum of an instant and a duration, fit into 64 bits.
+"""
 BIGINT_MIN = -(1 << 63)
-"""Sorts before every BIGINT value that a stream can hold."""
+"""Sorts before every BIGINT value of a stream."""
 
 
 def to_us(frame: DataFrame, name: str) -> Column:
-    """Returns a column of instants in microseconds, as `instant_us` does."""
+    """Returns a column of instants in microseconds since the epoch; see `instant_us`."""
     return instant_us(F.col(quoted_column(name)), frame.schema[name].dataType)
 
 
@@ -33,8 +37,8 @@ def instant_us(column: Column, kind: DataType, unit_us: int = 1) -> Column:
 
     Args:
         column: times, or whole numbers.
-        kind: its type.
-        unit_us: microseconds that a whole number counts.
+        kind: type of the column.
+        unit_us: microseconds per unit of a whole number.
     """
     from pyspark.sql.types import IntegralType
 
@@ -46,7 +50,9 @@ def instant_us(column: Column, kind: DataType, unit_us: int = 1) -> Column:
 
 
 def within_reach(instant_us: str) -> str:
-    """Returns as SQL an instant in microseconds, at most `FARTHEST_US` away from the epoch."""
+    """Returns a SQL expression for an instant in microseconds that is clipped to `FARTHEST_US` from
+    the epoch.
+    """
     most = FARTHEST_US
     return (
         f"case when {instant_us} > {most} then {most} when {instant_us} < -{most} then -{most} "
@@ -55,7 +61,10 @@ def within_reach(instant_us: str) -> str:
 
 
 def floor_div(value: Column, divisor: int) -> Column:
-    """Returns the floor of a BIGINT division, also below zero (H54)."""
+    """Returns the quotient of a BIGINT division, rounded down also for negative numbers.
+
+    Rules: H54
+    """
     return F.call_function(
         "div",
         value - F.pmod(value, F.lit(divisor)),

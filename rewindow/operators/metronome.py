@@ -1,5 +1,7 @@
-"""Metronome: a tuple at every multiple of an interval, by the recording's clock alone
-(docs/rules/heartbeat.md H18).
+"""Metronome: emits a tuple at every multiple of an interval of arrival time, independent of the
+stream's tuples.
+
+Rules: H18
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TASK_TIMERS = 1_000_000
-"""Timers that one task makes."""
+"""Approximate number of timers that one task creates."""
 
 
 def metronome(
@@ -30,8 +32,10 @@ def metronome(
 ) -> DataFrame:
     """Returns the timers of some windows: `window_id BIGINT, at TIMESTAMP, timer_index BIGINT`.
 
-    `at` is `timer_index` times the interval since the epoch (H40, H54). It is also the instant of
-    emission, so it lies in the timer's window, start inclusive, end exclusive (H56).
+    `at` is `timer_index` times the interval since the epoch. It is also the instant of emission, so
+    it is in the timer's window, whose start is inclusive and whose end is exclusive.
+
+    Rules: H40, H54, H56
     """
     first = -(-context.start_us // interval_us)
     end = -(-context.end_us // interval_us)
@@ -46,16 +50,21 @@ def metronome(
 
 
 class Metronome(FrameOperator):
-    """Emits a timer at every multiple of `interval` in every window, whatever the stream does
-    (H18).
+    """Emits a timer at every multiple of `interval` in every window, independent of the stream's
+    tuples.
 
-    `stream` only says where in the application it stands; its tuples are not read. `interval` is
-    seconds, or text with a unit, and may name `parameters`, as the Heartbeat's (H20 to H22, H25,
-    H26). Any number of them may run side by side. Downstream a timer is the passage of time, not a
-    data tuple.
+    `stream` only connects the operator to the application; its tuples are not read. An application
+    may have any number of Metronomes. Downstream operators treat a timer as the passage of time,
+    not as a data tuple.
 
     Example:
         app.add("minutes", Metronome(interval="1 minute"), stream=clicks)
+
+    Attributes:
+        parameters: values of `${name}` in `interval`, replaced once, at launch.
+        interval: time between timers, as seconds or text with a unit such as "1 minute".
+
+    Rules: H18, H20 to H22, H25, H26
     """
 
     inputs = {"stream": InputPort()}
@@ -75,11 +84,14 @@ class Metronome(FrameOperator):
 
     @property
     def interval_us(self) -> int:
-        """The interval."""
+        """The interval in microseconds."""
         return int(self.interval * 1_000_000)
 
     def warnings(self) -> list[str]:
-        """Returns what is odd about the interval but does not stop a run (H21)."""
+        """Returns warnings about an unusual interval, which do not stop a run.
+
+        Rules: H21
+        """
         return [TOO_FINE] if self.interval_us < FINE_US else []
 
     def transform(

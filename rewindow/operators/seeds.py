@@ -1,4 +1,7 @@
-"""Random numbers that come out the same in every replay (docs/rules/recovery.md R82)."""
+"""Random numbers that are the same in every replay.
+
+Rules: R82
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def random_number(context: OperatorContext, *columns: str) -> Column:
-    """Returns a DOUBLE from 0 (included) to 1 (excluded), drawn from operator, window and columns
-    that name a tuple.
+    """Returns a DOUBLE from 0 (included) to 1 (excluded), computed from the operator, the window
+    and columns that identify a tuple.
 
-    `F.rand` depends on partitions and on where groups end; this does not. Two tuples of a window
-    with equal columns get equal numbers.
+    `F.rand` depends on partitions and on the borders of commit groups; this number does not. Two
+    tuples of a window with equal columns get equal numbers.
 
     Example:
         sample = frame.where(random_number(context, "offset") < 0.01)

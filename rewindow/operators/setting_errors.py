@@ -1,5 +1,5 @@
-"""One error for all wrong settings of an operator or a function, each with the setting's name and
-what it may be.
+"""Combines all wrong settings of an operator or a function into one error, with the name and the
+allowed values of each setting.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from rewindow.names import did_you_mean
 from rewindow.windows import DURATION_US_MAX, parse_duration
 
 _MEANT = {"max_age": "max_carry", "delay": "lag"}
-"""How a setting is called elsewhere, where its letters do not tell."""
+"""Names that users may know from other operators, mapped to the setting here. Spelling alone
+does not suggest it.
+"""
 _SHOWN_MAX = 60
 
 
 class HintedValueError(ValueError):
-    """What a validator says, with a hint for who calls the function and not for who writes
-    rewindow.toml.
+    """A validation error with a hint for callers of the function. Users who write rewindow.toml
+    do not see the hint.
     """
 
     def __init__(self, message: str, *, hint: str) -> None:
@@ -34,15 +36,15 @@ def refusal(of: str, error: ValidationError, model: type[BaseModel]) -> InputErr
     """Returns one error that names every wrong setting.
 
     Args:
-        of: what the settings are of.
-        error: what pydantic found.
-        model: the settings' class, which knows what they may be.
+        of: name of the object that has the settings.
+        error: the error of pydantic.
+        model: class of the settings; the message lists its allowed values.
     """
     sentences: dict[str, None] = {}
     places = []
     hints = []
     for item in error.errors():
-        # Several settings may break the same rule: its sentence comes once.
+        # Several settings may break the same rule, so its sentence is listed once.
         sentences[_sentence(item, model)] = None
         if item["loc"]:
             places.append(_place(item))
@@ -57,8 +59,8 @@ def refusal(of: str, error: ValidationError, model: type[BaseModel]) -> InputErr
 
 
 def _sentence(item: ErrorDetails, model: type[BaseModel]) -> str:
-    """Returns what is wrong with a setting, and what it may be; a validator of ours has said it
-    itself.
+    """Returns the fault of a setting and its allowed values. The message of a custom validator
+    already contains both.
     """
     place = _place(item)
     kind = item["type"]
@@ -96,8 +98,8 @@ def _shown(value: object) -> str:
 
 
 def _section(place: tuple[int | str, ...], model: type[BaseModel]) -> type[BaseModel]:
-    """Returns the class of the settings at a place; a part that is no setting's name is a key, such
-    as a column.
+    """Returns the class of the settings at a location. A part of the location that is not the
+    name of a setting is a key, such as a column.
     """
     for part in place:
         if (field := model.model_fields.get(str(part))) is not None:
@@ -108,12 +110,12 @@ def _section(place: tuple[int | str, ...], model: type[BaseModel]) -> type[BaseM
 
 
 def in_one_line(error: InputError) -> str:
-    """Returns an error and its hint as one message, which may become part of another error."""
+    """Returns an error and its hint as one message, for use in another error."""
     return f"{error.primary}. {error.hint.rstrip('.')}" if error.hint else error.primary
 
 
 def seconds(value: object) -> Decimal:
-    """Returns a duration in seconds, read as written.
+    """Returns a duration in seconds, as an exact decimal number.
 
     >>> seconds("0.10"), seconds("2 min")
     (Decimal('0.1'), Decimal('120'))

@@ -1,1 +1,1 @@
-"""Heartbeat: tuples with nothing but a timestamp where a stream is silent (rules/heartbeat.md)."""
+"""Heartbeat: adds tuples with only a timestamp where a stream is silent."""

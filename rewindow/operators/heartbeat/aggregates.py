@@ -1,11 +1,13 @@
-"""Timer indices where the slack depends on what came before: tuple after tuple, in one row for each
-clock.
+"""Timer indices for settings in which the slack depends on earlier timers: the tuples of each clock
+are collected into one row and processed in order.
 
-With the default readings the slack is the same everywhere and the timer index is a running maximum.
-With `slack_restart="arrival"` (H31) or `slack_after_timeout="none"` (H37) the slack of a silence
-depends on the timers before it, and these on earlier slacks. Then the clock tuples of a commit
-group are gathered by clock and folded in order; only those that bring timers are kept. Use keys,
-and groups whose clock tuples fit in memory.
+With the default settings the slack is constant and the timer index is a running maximum. With
+`slack_restart="arrival"` or `slack_after_timeout="none"` the slack of a silence depends on the
+timers before it, and these on earlier slacks. Then the clock tuples of a commit group are collected
+by clock and processed in order, and only those that cause timers are kept. Use keys, and commit
+groups whose clock tuples fit in memory.
+
+Rules: H31, H37
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ def fold_indices(
     settings: HeartbeatProperties,
     order: list[str],
 ) -> DataFrame:
-    """Returns the clock tuples that bring timers, and the last of each clock, with timer indices
-    and slack.
+    """Returns the clock tuples that cause timers, and the last one of each clock, with timer
+    indices and slack.
 
     Args:
         clock: clock tuples and carried rows, with `_crossed_index`, `_first_index`, `_next_us`,
@@ -44,7 +46,11 @@ def fold_indices(
 
 
 def recorded_us(arrivals_us: Column, settings: HeartbeatProperties) -> Column:
-    """Returns how much time of the recording a span of arrivals is, rounded down (H51)."""
+    """Converts a duration between arrivals to time of the recording, by the playback speed, rounded
+    down.
+
+    Rules: H51
+    """
     speed, per = settings.speed_ratio
     if speed == per:
         return arrivals_us
@@ -81,12 +87,12 @@ def _step(
     one: Column,
     settings: HeartbeatProperties,
 ) -> tuple[Column, Column, Column, Column]:
-    """Returns timer index before a tuple, as its silence begins, the silence's slack, and the index
-    after it.
+    """Returns the timer index before a tuple, the index at the start of its silence, the slack of
+    the silence, and the index after it.
     """
-    # The index before a tuple is known from the one before it. The slack of the silence after it
-    # depends on this index, and the index after the silence depends on the slack: this chain is why
-    # the tuples of a clock have to be folded in order.
+    # The index before a tuple follows from the previous tuple. The slack of the silence after it
+    # depends on this index, and the index after the silence depends on the slack. Therefore the
+    # tuples of a clock must be processed in order.
     interval_us = settings.interval_us
     carried = one["_is_tuple"] == 0
     own = one["_crossed_index"]

@@ -1,13 +1,13 @@
-"""The clock of the Heartbeat in its set-based form: which tuples move it, which timers each of them
-brings.
+"""The clock of the Heartbeat, computed with set operations: finds the tuples that move the clock
+and the timers that each of them causes.
 
-The formulas are those of docs/rules/heartbeat.md section 4.
+Section 4 of docs/rules/heartbeat.md has the formulas.
 
-With keys, each clock is sorted in one partition. One clock for all would make that one partition of
-the whole stream; instead each window is sorted by itself. It begins with a carry row (the largest
-timestamp and arrival of all windows before), and of its clock tuples only the first, the last and
-those that raise the timer index go on; these few are put in one order. The price is a second look
-at the stream, for the carry rows.
+With keys, each clock is sorted in one partition. A single clock would put the whole stream into one
+partition, so each window is sorted separately instead. A carry row (the largest timestamp and
+arrival of all earlier windows) is added before the first tuple of a window. Of its clock tuples,
+only the first, the last and those that raise the timer index are kept, and these few rows are
+sorted together. This reads the stream a second time, for the carry rows.
 """
 
 from __future__ import annotations
@@ -29,20 +29,24 @@ if TYPE_CHECKING:
     from rewindow.windows import Grid
 
 IS_TUPLE = "_is_tuple"
-"""1 for a tuple, 0 for a row that carries what came before; a carry row precedes all tuples of its
-partition."""
+"""1 for a tuple, 0 for a row with values of earlier tuples. Such a carry row sorts before all
+tuples of its partition.
+"""
 END = "_end_us"
 IS_LAST = "_is_last"
 NEXT = "_next_us"
 PREV_AT = "_prev_arrived_us"
 PREV_TS = "_prev_event_us"
-"""Arrival of the next clock tuple; arrival and timestamp of the one before."""
+"""Arrival of the next clock tuple; arrival and timestamp of the previous one."""
 SEEN = "_seen_index"
 CROSSED = "_crossed_index"
 LAST = "_last_index"
 BASE = "_silence_index"
-"""Timer index before a clock tuple, m(j); of its timestamp, c(j); after its silence, m(j+1); as its
-silence began."""
+"""Timer indices of a clock tuple: before it, m(j); of its timestamp, c(j); after its silence,
+m(j+1); at the start of its silence.
+
+Rules: H48
+"""
 SLACK = "_slack_us"
 """Slack of the silence after a clock tuple."""
 STATE = {
@@ -52,7 +56,10 @@ STATE = {
     "silence_index": BASE,
     "silence_slack_us": SLACK,
 }
-"""Columns of the carried state beside the key columns (H55), and what they are called here."""
+"""State columns in addition to the key columns, mapped to their names in this module.
+
+Rules: H55
+"""
 
 
 def clock_tuples(
@@ -61,18 +68,18 @@ def clock_tuples(
     state: DataFrame | None,
     last_us: int | None,
 ) -> DataFrame:
-    """Returns the clock tuples that can bring timers, with their indices, and the carried row of
+    """Returns the clock tuples that can cause timers, with their indices, and the carried row of
     each clock.
 
     Args:
-        rows: the tuples as from `to_clock_rows`.
+        rows: the tuples as returned by `to_clock_rows`.
         settings: the Heartbeat's settings.
         state: the carried state, None at the start.
         last_us: the last instant at which a timer may be emitted, None for the last arrival.
     """
     # With keys each clock is sorted whole, in one partition. The only clock of a stream without
-    # keys is sorted window by window instead. The second sort, over all windows, gets only the
-    # tuples that can bring timers, which are few.
+    # keys is sorted window by window instead. The second sort, over all windows, receives only the
+    # tuples that can cause timers, which are few.
     end = F.lit(last_us)
     carried = None if state is None else _state_rows(state, settings)
     if settings.key_by or not blocks(rows) or settings.slack_varies:
@@ -113,7 +120,7 @@ def times(
     settings: HeartbeatProperties,
     grid: Grid | None,
 ) -> list[Column]:
-    """Returns arrival and timestamp of the tuples, as the clock takes them."""
+    """Returns arrival and timestamp of the tuples in microseconds, as the clock uses them."""
     return [arrived_us(frame, settings, grid).alias(AT), to_us(frame, settings.event_at).alias(TS)]
 
 
@@ -122,11 +129,12 @@ def arrived_us(
     settings: HeartbeatProperties,
     grid: Grid | None,
 ) -> Column:
-    """Returns the arrival of the tuples, with `clamp` that of the latest one before them where it
-    is later (H45).
+    """Returns the arrivals of the tuples; with `clamp`, the running maximum of the arrivals.
 
-    Nor is an arrival before its window: what other windows hold changes nothing, and any group
-    gives the same.
+    With `clamp`, an arrival before the start of its window is moved to the start. So a result does
+    not depend on the tuples of other windows, nor on the division into commit groups.
+
+    Rules: H45
     """
     at_us = to_us(frame, settings.arrived_at)
     if settings.arrival_regression == "reject":
@@ -143,7 +151,10 @@ def clamped_tuples(
     settings: HeartbeatProperties,
     grid: Grid | None,
 ) -> DataFrame:
-    """Returns the tuples whose arrival `clamp` moved up to a later one, as error tuples (H45)."""
+    """Returns, as error tuples, the tuples whose arrival `clamp` has moved to a later one.
+
+    Rules: H45
+    """
     at_us = to_us(frame, settings.arrived_at)
     clamped = frame.withColumn("_rw_clamped", arrived_us(frame, settings, grid)).where(
         at_us < F.col("_rw_clamped")
@@ -162,8 +173,9 @@ def as_errors(
     reason: str,
     detail: Column,
 ) -> DataFrame:
-    """Adds what is known of error tuples: position (the columns of `order_by`), reason, and detail
-    (X14).
+    """Adds the columns of error tuples: position (the columns of `order_by`), reason and detail.
+
+    Rules: X14
     """
     order = named_columns(settings.order_by)
     position = order[0].cast("string") if len(order) == 1 else F.to_json(F.struct(*order))
@@ -171,15 +183,17 @@ def as_errors(
 
 
 def blocks(frame: DataFrame) -> list[str]:
-    """Returns the column of the windows, none where the frame has no windows."""
+    """Returns a list with the window column, empty for a frame without windows."""
     return [WINDOW] if WINDOW in frame.columns else []
 
 
 def ordered(frame: DataFrame, settings: HeartbeatProperties, *apart: str) -> WindowSpec:
-    """Returns the recording order of each clock (H53), or within each value of the columns `apart`.
+    """Returns the recording order of each clock, partitioned also by the columns `apart`.
 
-    Tuples of one place come by arrival, then by timestamp: else their order could be another one in
-    each run.
+    Tuples with equal order columns are sorted by arrival, then by timestamp; otherwise their order
+    could differ from run to run.
+
+    Rules: H53
     """
     order = []
     for name in excluding(order_columns(frame, settings), apart):
@@ -204,7 +218,9 @@ def _state_rows(state: DataFrame, settings: HeartbeatProperties) -> DataFrame:
 
 
 def _add_carry(rows: DataFrame, carried: DataFrame | None) -> DataFrame:
-    """Adds to each window a first row with the largest arrival and timestamp of all before it."""
+    """Adds to each window a first row with the largest arrival and timestamp of all earlier
+    windows.
+    """
     totals = rows.groupBy(WINDOW).agg(F.max(AT).alias(AT), F.max(TS).alias(TS))
     totals = _append(totals, None if carried is None else carried.select(AT, TS))
     before = Window.orderBy(F.asc_nulls_first(WINDOW)).rowsBetween(Window.unboundedPreceding, -1)
@@ -221,9 +237,12 @@ def _select_clock(
     order: WindowSpec,
     last_us: int | None,
 ) -> DataFrame:
-    """Returns the tuples that move the clock (H3, H47), and carry rows.
+    """Returns the tuples that move the clock, and carry rows.
 
-    It fails, naming the tuple, where the machine clock steps back (H45) or runs past the end (H13).
+    The query fails, and names the tuple, if the machine clock steps back or an arrival is after the
+    end.
+
+    Rules: H3, H13, H45, H47
     """
     before = order.rowsBetween(Window.unboundedPreceding, -1)
     place_columns = dict.fromkeys([*settings.key_by, *blocks(rows), *settings.order_by])
@@ -253,11 +272,11 @@ def _select_clock(
 
 
 def _thin(clock: DataFrame, settings: HeartbeatProperties) -> DataFrame:
-    """Returns the clock tuples of each window that can bring a timer, with their neighbours within
+    """Returns the clock tuples of each window that can cause a timer, with their neighbours within
     the window.
 
-    A tuple between the first and the last of its window brings one only if it raises the index
-    above that of the tuples before it.
+    A tuple between the first and the last of its window causes one only if it raises the index
+    above that of all earlier tuples.
     """
     order = ordered(clock, settings, WINDOW)
     clock = clock.select(
@@ -278,11 +297,13 @@ def _thin(clock: DataFrame, settings: HeartbeatProperties) -> DataFrame:
 
 
 def _index(clock: DataFrame, settings: HeartbeatProperties, end: Column) -> DataFrame:
-    """Adds the indices of H48 in the order of each clock; m is a running maximum where the slack
-    does not vary.
+    """Adds the timer indices in the order of each clock. If the slack does not vary, the index is a
+    running maximum.
+
+    Rules: H48
     """
-    # One pass over each clock computes all indices. A carried row has its indices from the state;
-    # those of a tuple follow from its timestamp and from the tuple before it.
+    # One pass over each clock computes all indices. The indices of a carried row are read from the
+    # state; those of a tuple follow from its timestamp and from the previous tuple.
     known = dict(zip(clock.columns, named_columns(clock.columns), strict=True))
     unknown = bigint(None)
     order = ordered(clock, settings)
@@ -320,26 +341,35 @@ def _index(clock: DataFrame, settings: HeartbeatProperties, end: Column) -> Data
 
 
 def _own_index(settings: HeartbeatProperties) -> Column:
-    """Returns c(j) of H48: the last multiple at or below a tuple's timestamp."""
+    """Returns the index of the last multiple at or below a tuple's timestamp, c(j).
+
+    Rules: H48
+    """
     return floor_div(F.col(TS), settings.interval_us)
 
 
 def _bound(arrival: Column, settings: HeartbeatProperties) -> Column:
-    """Returns the last instant at which a timer goes before a tuple of this arrival (H11, H38)."""
+    """Returns the last instant at which a timer is emitted before a tuple with this arrival.
+
+    Rules: H11, H38
+    """
     return arrival if settings.tie == "timer_first" else arrival - 1
 
 
 def _reached(settings: HeartbeatProperties, bound: Column) -> Column:
-    """Returns q(j) of H48: the last timer that the silence from a tuple up to `bound` brings
-    (H51).
+    """Returns the index of the last timer that is due in the silence from a tuple to `bound`, q(j).
+
+    Rules: H48, H51
     """
     silence_us = recorded_us(bound - F.col(AT), settings)
     return floor_div(F.col(TS) - settings.slack_us + silence_us, settings.interval_us)
 
 
 def emitted_us(settings: HeartbeatProperties, index: Column) -> Column:
-    """Returns when a timeout timer is emitted (H50); where the speed leaves a fraction, the
-    microsecond after.
+    """Returns the instant at which a timeout timer is emitted. If the speed leads to a fraction, it
+    is rounded up to a whole microsecond.
+
+    Rules: H50
     """
     speed, per = settings.speed_ratio
     wait = (index * settings.interval_us - F.col(TS) + F.col(SLACK)) * per

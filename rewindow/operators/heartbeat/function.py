@@ -1,9 +1,8 @@
-"""Heartbeat: adds tuples with nothing but a timestamp where a stream is silent
-(docs/rules/heartbeat.md part 1).
+"""Heartbeat: adds tuples with only a timestamp where a stream is silent.
 
-Timers stand at the multiples of the interval, not an interval after the last tuple (H2). A key
-whose last tuple came just before a multiple gets the timer of that multiple, though it has hardly
-been silent. With an interval of 10 s::
+Timers are at the multiples of the interval, not an interval after the last tuple. A key whose last
+tuple arrived just before a multiple gets the timer of that multiple, although it has hardly been
+silent. With an interval of 10 s::
 
     event time   0         10        20        30        40
                  |---------|---------|---------|---------|-->
@@ -12,10 +11,12 @@ been silent. With an interval of 10 s::
                                                |
                                                4 s after the tuple of 26
 
-So with an interval of 90 days a key that sent 7 hours ago gets a timer when a multiple of 90 days
-lies in these hours. The multiples are the same for every key and stream: timers of all of them fall
-on the same instants, to be joined. For silences counted from the last tuple use `rewindow gaps`, or
-an interval that is short beside the silence looked for.
+So with an interval of 90 days a key that sent a tuple 7 hours ago gets a timer when a multiple of
+90 days is within these hours. The multiples are the same for every key and stream, so their timers
+have the same timestamps and can be joined. For silences counted from the last tuple use `rewindow
+gaps`, or an interval that is short compared with the silences that you want to find.
+
+Rules: H1 to H14
 """
 
 from __future__ import annotations
@@ -74,9 +75,15 @@ ADDED = (
     TIMER_COUNT,
     EMISSION,
 )
-"""Columns that a heartbeat adds to those of its stream (H19, X22)."""
+"""Columns that a heartbeat adds to those of its stream.
+
+Rules: H19, X22
+"""
 STATE_FIELDS = list(dict.fromkeys(clock.STATE, pa.int64()).items())
-"""Fields of the carried state beside the key columns, for an operator's state schema (H55)."""
+"""Fields of the carried state in addition to the key columns, for an operator's state schema.
+
+Rules: H55
+"""
 _LAST_TIMER = "timer_index"
 _TOO_MANY = (
     "Set max_jump, in the settings of the stream or of the Heartbeat: tuples whose timestamp runs "
@@ -86,21 +93,22 @@ _TOO_MANY = (
 
 @dataclass(frozen=True)
 class HeartbeatResult:
-    """What a Heartbeat makes of a frame.
+    """The result of a Heartbeat for a frame.
 
     Attributes:
         tuples: the frame's columns, then `_rw_is_timer BOOLEAN`, `_rw_cause STRING` (crossing or
-            timeout, null for data), `_rw_timer_count BIGINT` (timers that the row stands for: 1,
-            the number left out by H62, null where all further ones of a silence are; null for data)
-            and `_rw_emission STRUCT`, which sorts tuples as they are emitted (H52). A timer's
-            arrival is the instant of its emission, its window the one that holds this instant
-            (H56).
+            timeout, null for data), `_rw_timer_count BIGINT` (number of timers that the row
+            represents: 1, or the number in a summary row, where null means all further ones of a
+            silence; null for data) and `_rw_emission STRUCT`, which sorts tuples in the order of
+            emission. A timer's arrival is the instant of its emission, and its window is the one
+            that contains this instant.
         errors: the frame's columns, `_rw_position`, `_rw_reason` and `_rw_detail` of tuples that
-            were quarantined because of `max_jump` (reason `jump`, H61) or whose arrival was clamped
-            (`clock_back`, H45; these pass too).
-        state: key columns and `STATE_FIELDS` (H55): arrival and timestamp of the last clock tuple,
-            index of the last timer, index as the silence began (for H62) and the slack of the
-            silence.
+            were quarantined because of `max_jump` (reason `jump`) or whose arrival was clamped
+            (`clock_back`; these are in `tuples` too).
+        state: key columns and `STATE_FIELDS`: arrival and timestamp of the last clock tuple, index
+            of the last timer, index at the start of the silence, and the slack of the silence.
+
+    Rules: H45, H52, H55, H56, H61, H62
     """
 
     tuples: DataFrame
@@ -117,25 +125,27 @@ def heartbeat(
     end_included: bool = True,
     grid: Grid | None = None,
 ) -> HeartbeatResult:
-    """Returns a stream with its timer tuples, which say that time has passed where the data are
-    silent (H1 to H14).
+    """Returns a stream with its timer tuples, which show that time has passed while the stream is
+    silent.
 
-    Nothing runs here; a machine clock that steps back (H45), an end before the last arrival (H13)
-    and too many timers (H62) stop the query that reads the result. With a column `window_id` its
-    windows are sorted side by side; without it, each clock is sorted in one partition.
+    The call itself runs no query. The query that reads the result fails if the machine clock steps
+    back, if the end is before the last arrival, or if there are too many timers. With a column
+    `window_id` the windows are sorted in parallel; without it, each clock is sorted in one
+    partition.
 
     Args:
         frame: the tuples; `settings` names their columns.
-        settings: interval, slack, columns and readings.
-        state: `state` of the result before, where the stream is taken in pieces (H57).
-        end_us: timers due later are not emitted; by default the last arrival (H13, H44).
-        end_included: whether a timer due exactly at the end is emitted; not at a window's border
-            (H56, X23).
-        grid: the windows' grid; needed where the frame has a `window_id`.
+        settings: interval, slack, columns and options.
+        state: `state` of the previous result, if the stream is processed in pieces.
+        end_us: timers that are due later are not emitted; by default the last arrival.
+        end_included: whether a timer due exactly at the end is emitted; must be False at a window's
+            border.
+        grid: the windows' grid; required if the frame has a `window_id`.
 
     Raises:
-        InputError: a column is missing or the grid is, or a column has the name of one that is
-            added.
+        InputError: a column or the grid is missing, or a column has the name of one that is added.
+
+    Rules: H1 to H14, H44, H45, H56, H57, H62, X23
     """
     _check(frame, settings, grid)
     grid = grid if WINDOW in frame.columns else None
@@ -159,13 +169,15 @@ def without_clock(
     settings: HeartbeatProperties | None = None,
     emitted: DataFrame | None = None,
 ) -> DataFrame:
-    """Returns a state after skipped windows: the clock starts anew, and no timer comes twice (H58,
-    H10).
+    """Returns the state after skipped windows: the clock starts from scratch, and no timer is
+    emitted twice.
 
     Args:
-        state: the state before the skip; may have further columns unless `emitted` is given.
-        settings: what `emitted` was made with.
+        state: the state before the skip; may have further columns unless `emitted` is set.
+        settings: the settings with which `emitted` was computed.
         emitted: tuples that were emitted since that state, with `_rw_is_timer`.
+
+    Rules: H10, H58
     """
     gone = excluding(clock.STATE, (_LAST_TIMER,))
     bare = state.withColumns(dict.fromkeys(gone, bigint(None)))
@@ -202,8 +214,8 @@ def _check(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -
 
 
 def _expand(indexed: DataFrame, settings: HeartbeatProperties, *, is_time: bool) -> DataFrame:
-    """Returns a row per timer: `_index`, `_is_crossing`, `_count`, `_emitted_us`, `_is_early`; its
-    tuple's columns.
+    """Returns a row per timer: `_index`, `_is_crossing`, `_count`, `_emitted_us`, `_is_early`, and
+    the columns of the tuple that causes it.
     """
     start, stop, count = _timer_range(settings, is_time=is_time)
     timers = indexed.filter(F.col(LAST) > F.col(SEEN)).withColumns({"_start": start, "_stop": stop})
@@ -231,8 +243,10 @@ def _expand(indexed: DataFrame, settings: HeartbeatProperties, *, is_time: bool)
 
 
 def _is_early(settings: HeartbeatProperties) -> Column:
-    """Returns whether a crossing timer's tuple arrives before its scheduled time and may go first
-    (H30).
+    """Returns whether the tuple of a crossing timer arrives before the timer's scheduled time and
+    is emitted before the timer.
+
+    Rules: H30
     """
     if settings.early_crossing == "timer_first":
         return F.lit(False)
@@ -253,16 +267,18 @@ def _timer_range(
     *,
     is_time: bool,
 ) -> tuple[Column, Column, Column]:
-    """Returns the first and last index that a clock tuple brings (H49, H50), and how many timers
-    each row stands for.
+    """Returns the first and last index of the timers that a clock tuple causes, and the number of
+    timers that each row represents.
 
-    Both are one range: crossing timers up to the tuple's own index, timeout timers after it. Beyond
-    `max_timers` (H62) a crossing becomes its last timer alone, and a silence ends with the first
-    timer beyond.
+    Both kinds are one range: crossing timers up to the tuple's index, timeout timers after it.
+    Beyond `max_timers`, a crossing is reduced to its last timer, and a silence ends with the first
+    timer beyond the limit.
+
+    Rules: H49, H50, H62
     """
     # Crossing and timeout timers are one range of indices, because a silence starts where the
-    # crossing ends. `max_timers` limits both parts separately: the summary form cuts each of them,
-    # the other one fails the query.
+    # crossing ends. `max_timers` limits both parts separately: "summary" cuts each of them, and
+    # "stop" fails the query.
     seen = F.col(SEEN)
     crossed = F.col(CROSSED)
     last = F.col(LAST)
@@ -303,11 +319,14 @@ def _timers(
     settings: HeartbeatProperties,
     grid: Grid | None,
 ) -> DataFrame:
-    """Returns timers with the frame's columns: null but for timestamp, keys, and what tells when
-    and where (H2).
+    """Returns timers with the frame's columns, which are null except for timestamp, arrival, keys
+    and window.
+
+    Rules: H2
     """
-    # A timer has the columns of the stream so that both can be joined by a union: null, except for
-    # its time and what names its clock. The struct of its order sorts it among the tuples.
+    # A timer has the columns of the stream, so that a union can combine both. They are null, except
+    # for its times, its window and its clock's keys. The struct `_rw_emission` sorts it among the
+    # tuples.
     emitted = F.col("_emitted_us")
     stamp = F.col("_index") * settings.interval_us
     made = {settings.arrived_at: emitted, settings.event_at: stamp}
@@ -346,7 +365,10 @@ def _data(
     settings: HeartbeatProperties,
     grid: Grid | None,
 ) -> DataFrame:
-    """Returns the tuples unchanged (H1), marked as data."""
+    """Returns the tuples unchanged, marked as data.
+
+    Rules: H1
+    """
     order = named_columns(settings.order_by)
     return frame.select(
         "*",
@@ -366,10 +388,12 @@ def _emission(
     rank: Column,
     index: Column,
 ) -> Column:
-    """Returns the struct that sorts tuples as they are emitted (H52).
+    """Returns the struct that sorts tuples in the order of emission.
 
-    Timeout timers, then data in recording order, each with the crossing timers that it brings
-    before it.
+    At one instant the order is: timeout timers, then data in recording order, each after the
+    crossing timers that it causes. With `tie="tuple_first"` timeout timers are last.
+
+    Rules: H52
     """
     fields = {"at_us": at, "phase": phase.cast("bigint")}
     for place, value in enumerate(order):
@@ -379,7 +403,10 @@ def _emission(
 
 
 def _state(indexed: DataFrame, settings: HeartbeatProperties) -> DataFrame:
-    """Returns the state after the end, a row per clock (H55)."""
+    """Returns the state after the end, a row per clock.
+
+    Rules: H55
+    """
     columns = {**clock.STATE, _LAST_TIMER: LAST}
     named = renamed_columns(dict(zip(columns.values(), columns, strict=True)))
     return indexed.filter(clock.IS_LAST).select(*named_columns(settings.key_by), *named)

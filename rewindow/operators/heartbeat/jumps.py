@@ -1,4 +1,7 @@
-"""Quarantine of tuples whose timestamp runs too far ahead (docs/rules/heartbeat.md H61)."""
+"""Quarantine of tuples whose timestamp is too far ahead.
+
+Rules: H61
+"""
 
 from __future__ import annotations
 
@@ -26,12 +29,12 @@ def split_jumps(
     state: DataFrame | None,
     grid: Grid | None,
 ) -> tuple[DataFrame, DataFrame]:
-    """Returns the tuples that are believed, and as error tuples those beyond the running maximum
-    plus `max_jump`.
+    """Returns the accepted tuples, and as error tuples those beyond the running maximum plus
+    `max_jump`.
 
-    The maximum runs over believed tuples only, so each decision depends on the ones before it. A
-    clock without a jump needs a running maximum and no more; of one with a jump, the tuples from
-    there on that lie above the maximum are taken in order, in one row.
+    The maximum includes accepted tuples only, so each decision depends on earlier ones. A clock
+    without a jump needs only a running maximum. For a clock with a jump, the tuples above the
+    maximum from the first jump on are collected into one row and checked in order.
     """
     if settings.max_jump_us is None:
         return frame, clock.as_errors(
@@ -40,8 +43,8 @@ def split_jumps(
             "jump",
             null_of("string"),
         )
-    # A join finds the refused tuples again by all columns that order them, with nulls as values.
-    # Equal tuples would match each other there, so they are grouped before.
+    # A join finds the rejected tuples by all columns that order them, with nulls as values. Equal
+    # tuples would match each other there, so they are grouped first.
     place = list(
         dict.fromkeys([*settings.key_by, *clock.blocks(frame), *settings.order_by, AT, TS])
     )
@@ -75,7 +78,7 @@ def _refused(
     state: DataFrame | None,
 ) -> DataFrame:
     """Returns key, window and order columns of the tuples to quarantine, their times, and the
-    highest before them.
+    highest accepted timestamp before each.
     """
     jump_us = settings.max_jump_us
     if state is not None:
@@ -105,8 +108,8 @@ def _refused(
 
 
 def _fold(jump_us: int | None) -> Column:
-    """Returns the refused ones of `_tuples`, taken in order from the maximum `_believed` on, each
-    with that maximum.
+    """Returns the rejected tuples of `_tuples`, each with the highest accepted timestamp before it.
+    The tuples are checked in order, starting with the maximum `_believed`.
     """
     with_highest = F.transform(
         "_tuples",

@@ -1,5 +1,5 @@
-"""The Heartbeat as an operator: the function `heartbeat` between an input port, an output port and
-a carried state.
+"""The Heartbeat as an operator: connects the function `heartbeat` to an input port, output ports
+and state.
 """
 
 from __future__ import annotations
@@ -31,23 +31,56 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PROVENANCE = list(zip(ADDED, (pa.bool_(), pa.string(), pa.int64(), pa.int64()), strict=True))
-"""What tells timers from data (H19); `_rw_emission` is the place within the window, from 0, in
-emission order (H52)."""
+"""Columns that distinguish timers from data. `_rw_emission` is the position of a tuple within its
+window in the order of emission, from 0.
+
+Rules: H19, H52
+"""
 RENAME = "rename it upstream, or by keep and select in the settings of the stream"
 
 
 class Heartbeat(HeartbeatProperties, FrameOperator):
-    """Passes a stream on with timer tuples where it is silent (docs/rules/heartbeat.md part 1).
+    """Passes a stream on, and adds timer tuples where it is silent.
 
-    `columns` are the stream's; they pass unchanged, with `PROVENANCE` behind them. In a timer they
-    are null but for the event timestamp, the keys, and the arrival, which is the instant of
-    emission. Quarantined tuples (`max_jump`) leave by the port `errors`, where clamped ones
-    (`arrival_regression`) are reported too. Any number of them may stand in an application, each
-    with its own clocks (H63).
+    The columns of the stream pass unchanged, followed by `_rw_is_timer`, `_rw_cause`,
+    `_rw_timer_count` and `_rw_emission`. In a timer the columns of the stream are null except for
+    the event timestamp, the keys, and the arrival, which is the instant of emission. Tuples that
+    exceed `max_jump` are emitted only on the port `errors`; the port also reports tuples whose
+    arrival was changed by `arrival_regression`. An application may have any number of Heartbeats,
+    each with separate clocks.
 
     Example:
         heartbeat = Heartbeat(interval=60, slack=10, event_at="at", columns=schema)
         beat = app.add("beat", heartbeat, stream=clicks)
+
+    Attributes:
+        parameters: values of `${name}` in `interval` and `slack`, replaced once, at launch.
+        interval: timers are emitted at the multiples of this duration, as seconds or text with a
+            unit.
+        slack: how long a timer waits after its scheduled time for a tuple.
+        event_at: column of the event timestamp.
+        arrived_at: column of the arrival.
+        order_by: columns that order tuples within a window.
+        key_by: columns with a clock for each of their values; without any there is one clock.
+        crossing: emit all timers that a tuple's timestamp passes, or only the last one.
+        first_on_multiple: whether a first tuple exactly on a multiple causes a timer.
+        early_crossing: which of timer and tuple is emitted first when a tuple at or past the next
+            timer arrives before the timer's scheduled time.
+        slack_restart: whether the slack counts from the scheduled time or from the arrival of a
+            tuple that arrived within it.
+        slack_after_timeout: whether a silence that starts after timeouts has the whole slack again,
+            or none.
+        answered_crossing: emit or drop a timer whose tuple has exactly its timestamp.
+        tie: which one is emitted first when a tuple arrives at the instant at which a timer is due.
+        arrival_regression: reject a tuple that arrived before an earlier one, or clamp its arrival
+            to the latest one.
+        max_jump: tuples whose timestamp is ahead of all earlier ones by more than this are
+            quarantined; null disables the check.
+        max_timers: largest number of timers for one crossing or one silence.
+        on_too_many: stop beyond `max_timers`, or write one summary row for the other timers.
+        speed: how many times faster the clock of `arrived_at` runs than the recorded one.
+
+    Rules: H1 to H14, H63
     """
 
     columns: pa.Schema
@@ -64,8 +97,10 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         return self
 
     def _wrong_columns(self) -> Iterator[str]:
-        """Yields what the clock lacks (H53), what it cannot count in (H40), and what would be there
-        twice (H19).
+        """Yields faults of the columns: those that the clock lacks, those of a type that the clock
+        cannot read, and duplicate or reserved names.
+
+        Rules: H19, H40, H53
         """
         names = self.columns.names
         absent = excluding(self._clock_columns(), names)
@@ -93,20 +128,28 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
             )
 
     def input_ports(self) -> Mapping[str, InputPort]:
-        """Returns one port, `stream`, with the columns that the clock needs and those that pass
-        (H16).
+        """Returns one port, `stream`, with the columns that the clock needs and those that are
+        passed on.
+
+        Rules: H16
         """
         return {"stream": InputPort(pa.schema(self._needed()))}
 
     def output_ports(self) -> Mapping[str, OutputPort]:
-        """Returns the port `out`, and behind it `errors` (H16)."""
+        """Returns the port `out`, and the error port `errors`.
+
+        Rules: H16
+        """
         payload = self._payload()
         out = pa.schema([*payload, *PROVENANCE])
         errors = pa.schema(payload)
         return {"out": OutputPort(out), "errors": OutputPort(errors, error=True)}
 
     def state_columns(self) -> pa.Schema:
-        """Returns key columns and clock, a row per clock (H55)."""
+        """Returns the key columns and the columns of the clock; the state has a row per clock.
+
+        Rules: H55
+        """
         keys = only_named(self.columns, self.key_by)
         return pa.schema([*keys, *STATE_FIELDS])
 
@@ -116,7 +159,7 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         state: DataFrame | None,
         context: OperatorContext,
     ) -> Mapping[str, DataFrame]:
-        """Returns data and timers, and what is quarantined."""
+        """Returns data and timers on `out`, and quarantined tuples on `errors`."""
         made = self._beat(inputs, state, context)
         tuples = self._within_end(made.tuples, context)
         keys = named_columns(self.key_by)
@@ -130,8 +173,8 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns the clocks after the group; what they depend on is recorded, so it is the same in
-        every run.
+        """Returns the clocks after the group. They depend only on recorded columns, so they are
+        the same in every run.
         """
         return self._beat(inputs, state, context).state
 
@@ -141,8 +184,10 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         windows: WindowRange,
         outputs: Mapping[str, DataFrame],
     ) -> DataFrame:
-        """Returns the state with empty clocks and the index of the last timer that was emitted for
-        each (H58, H10).
+        """Returns the state with empty clocks and the index of the last timer that each clock has
+        emitted.
+
+        Rules: H10, H58
         """
         return without_clock(state, self, outputs.get("out"))
 
@@ -167,11 +212,13 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         )
 
     def _within_end(self, tuples: DataFrame, context: OperatorContext) -> DataFrame:
-        """Returns tuples with timers due exactly at the recording's end in its last window, at its
-        last instant (X23).
+        """Returns the tuples, and moves a timer that is due exactly at the recording's end to the
+        last instant of its last window.
 
-        At every other border such a timer belongs to the next window (H56); after the end there is
-        none (H13).
+        At every other border such a timer belongs to the next window, but after the end of the
+        recording no window follows.
+
+        Rules: H13, H56, X23
         """
         if context.end is None or context.ended_us is None:
             return tuples

@@ -1,4 +1,7 @@
-"""Settings of the Heartbeat: validation and readings (docs/rules/heartbeat.md sections 2 and 3)."""
+"""Settings of the Heartbeat: validation, and options for cases that its rules leave open.
+
+Rules: H15, H20 to H43
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ TOO_FINE = "The Tuple Output Interval you entered is too fine-grained to be guar
 FINE_US = 10_000
 SPEED_PARTS_MAX = 1_000
 MAX_TIMERS = 1_000_000_000
-"""Bounds under which no arithmetic of the clock leaves 64 bits, with `DURATION_US_MAX`."""
+"""Limits that, with `DURATION_US_MAX`, keep all arithmetic of the clock within 64 bits."""
 
 _OPERATORS: dict[type[ast.AST], Callable[..., Decimal]] = {
     ast.Add: operator.add,
@@ -35,44 +38,43 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Decimal]] = {
 
 
 class HeartbeatProperties(BaseModel):
-    """What a Heartbeat does. Durations are seconds, or text with a unit such as "10 minutes".
+    """Properties of a Heartbeat. Durations are seconds, or text with a unit such as "10 minutes".
 
-    Wrong values are refused, odd ones warned about (H15, H20 to H26). Readings without an option:
-    H28, H32 to H36, H39, H41 to H43.
+    Wrong values raise an error, and unusual ones cause a warning.
 
     Attributes:
-        parameters: values of `${name}` in `interval` and `slack`, replaced once, at launch (H25).
-        interval: timers are multiples of it (H2).
-        slack: how long a timer waits after its scheduled time (H7).
+        parameters: values of `${name}` in `interval` and `slack`, replaced once, at launch.
+        interval: timers are emitted at its multiples.
+        slack: how long a timer waits after its scheduled time.
         event_at: column of the event timestamp: TIMESTAMP, or BIGINT as microseconds on a relative
-            clock (H40).
+            clock.
         arrived_at: column of the arrival.
-        order_by: columns that order tuples within a window, or in a frame without windows (H53).
-        key_by: columns with one clock for each of their values; without any there is one clock
-            (H46).
-        crossing: all timers that a tuple jumps over, or only the last one (H27).
-        slack_restart: from when the slack counts after a tuple that arrived within it (H31).
-        slack_after_timeout: the slack of a silence that begins after timeouts: the whole one again,
-            or none (H37).
-        first_on_multiple: whether a first tuple exactly on a multiple brings its timer (H29).
-        early_crossing: what goes first when a tuple at or past the next timer arrives before its
-            scheduled time (H30).
-        answered_crossing: whether a crossing timer is emitted whose tuple has exactly its
-            timestamp, or left out since the tuple stands for it. A row of several timers
-            (`on_too_many`) is emitted.
-        tie: what goes first when a tuple arrives at the instant at which a timer is due (H38).
-        arrival_regression: what happens when the machine clock steps back (H45). A clamped tuple
-            passes as if it had come with the latest one before it, and not before its window, and
-            is reported. A frame without windows that is taken in pieces must not step back over the
-            end of a piece.
-        max_jump: a tuple that runs ahead of all earlier ones by more is quarantined; off unless set
-            (H61). Among tuples of one place (`order_by` need not be unique) the earlier arrival
-            comes first, then the earlier timestamp.
-        max_timers: most timers for one crossing or one silence (H62).
-        on_too_many: stop beyond `max_timers`, or write one summary row instead of what is beyond
-            (H62).
-        speed: how many times faster the playback clock of `arrived_at` runs than the recorded one
-            (H14, H51).
+        order_by: columns that order tuples within a window, or in a frame without windows.
+        key_by: columns with one clock for each of their values; without any there is one clock.
+        crossing: emit all timers that a tuple's timestamp passes, or only the last one.
+        slack_restart: start of the slack after a tuple that arrived within it: the scheduled time
+            of the timer, or the arrival of the tuple.
+        slack_after_timeout: the slack of a silence that starts after timeouts: the whole slack
+            again, or none.
+        first_on_multiple: whether a first tuple exactly on a multiple causes its timer.
+        early_crossing: which of timer and tuple is emitted first when a tuple at or past the next
+            timer arrives before the timer's scheduled time.
+        answered_crossing: whether to emit a crossing timer whose tuple has exactly its timestamp,
+            or to drop it because the tuple replaces it. A row of several timers (`on_too_many`) is
+            always emitted.
+        tie: which one is emitted first when a tuple arrives at the instant at which a timer is due.
+        arrival_regression: handling of a machine clock that steps back. A clamped tuple passes as
+            if it had arrived together with the latest one before it, and not before its window, and
+            is reported. If a frame without windows is processed in pieces, the clock must not step
+            back across the end of a piece.
+        max_jump: a tuple whose timestamp is ahead of all earlier ones by more than this is
+            quarantined; None disables the check. Among tuples with equal `order_by` values, which
+            need not be unique, the earlier arrival comes first, then the earlier timestamp.
+        max_timers: largest number of timers for one crossing or one silence.
+        on_too_many: stop beyond `max_timers`, or write one summary row for the timers beyond it.
+        speed: how many times faster the playback clock of `arrived_at` runs than the recorded one.
+
+    Rules: H2, H7, H14, H15, H20 to H39, H40 to H43, H45, H46, H51, H53, H61, H62
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -139,22 +141,25 @@ class HeartbeatProperties(BaseModel):
 
     @property
     def interval_us(self) -> int:
-        """The interval I."""
+        """The interval in microseconds."""
         return int(self.interval * 1_000_000)
 
     @property
     def slack_us(self) -> int:
-        """The slack L."""
+        """The slack in microseconds."""
         return int(self.slack * 1_000_000)
 
     @property
     def slack_varies(self) -> bool:
-        """Whether the slack of a silence depends on what came before (H31, H37)."""
+        """Whether the slack of a silence depends on earlier tuples and timers.
+
+        Rules: H31, H37
+        """
         return self.slack_restart == "arrival" or self.slack_after_timeout == "none"
 
     @property
     def max_jump_us(self) -> int | None:
-        """The largest step forward that is believed, None for any."""
+        """The largest accepted step forward in microseconds, None for no limit."""
         return None if self.max_jump is None else int(self.max_jump * 1_000_000)
 
     @property
@@ -163,7 +168,10 @@ class HeartbeatProperties(BaseModel):
         return Fraction(self.speed).as_integer_ratio()
 
     def warnings(self) -> list[str]:
-        """Returns what is accepted but worth knowing (H21, H24)."""
+        """Returns warnings about values that are accepted but unusual.
+
+        Rules: H21, H24
+        """
         fine = [TOO_FINE] if self.interval_us < FINE_US else []
         if 0 < self.slack_us < FINE_US:
             fine.append(
@@ -173,11 +181,13 @@ class HeartbeatProperties(BaseModel):
 
 
 class HeartbeatSettings(HeartbeatProperties):
-    """The settings of `heartbeat`, refused at once when they are wrong; what is odd is a Python
-    warning (H21, H24).
+    """The settings of `heartbeat`. The constructor validates them, and issues a Python warning for
+    each unusual value.
 
     Raises:
-        InputError: a setting is wrong; all of them are named.
+        InputError: settings are wrong; the error names all of them.
+
+    Rules: H21, H24
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -190,13 +200,15 @@ class HeartbeatSettings(HeartbeatProperties):
 
 
 def to_seconds(value: object, parameters: Mapping[str, str]) -> Decimal | None:
-    """Returns a number, duration text or expression as seconds, read as written; None when it is no
-    number (H25).
+    """Returns a number, duration text or expression as seconds, as an exact decimal number; None if
+    it is not a number.
 
     >>> to_seconds("${minutes} * 60 + .5", {"minutes": "2"})
     Decimal('120.5')
     >>> to_seconds("10 minutes", {})
     Decimal('600')
+
+    Rules: H25
     """
     if value is None or isinstance(value, bool):
         return None
@@ -223,8 +235,8 @@ def _parameter(name: str, parameters: Mapping[str, str]) -> str:
 
 
 def _evaluate(node: ast.AST, text: str) -> Decimal | None:
-    """Returns an arithmetic expression's value; literals are taken from the text, so that 0.10 is
-    exactly 0.10.
+    """Returns the value of an arithmetic expression. Literals are read from the text, so that
+    0.10 is exactly 0.10.
     """
     if isinstance(node, ast.Constant):
         literal = ast.get_source_segment(text, node) or ""

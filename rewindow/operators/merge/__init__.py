@@ -1,3 +1,1 @@
-"""Merge: streams of the same columns joined into one, in the order of event time
-(rules/heartbeat.md H59).
-"""
+"""Merge: combines streams of the same columns into one, in the order of event time."""

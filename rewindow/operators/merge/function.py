@@ -1,5 +1,6 @@
-"""Merge: joins streams of the same columns into one, in the order of event time
-(docs/rules/heartbeat.md H59).
+"""Merge: combines streams of the same columns into one, in the order of event time.
+
+Rules: H59
 """
 
 from __future__ import annotations
@@ -30,32 +31,37 @@ if TYPE_CHECKING:
 SOURCE = "_rw_source"
 RELEASED_AT = "_rw_released_at"
 EMISSION = "_rw_emission"
-"""Columns that the Merge adds (X22)."""
+"""Columns that the Merge adds.
+
+Rules: X22
+"""
 BLOCK_WINDOWS = 32
-"""The window of a release is looked for among blocks of so many windows, then within one of
-them."""
+"""Windows per block. The window of a release is searched first among blocks, then within one
+block.
+"""
 _COVER = "_cover_us"
 _FROM = "_from_us"
 _BLOCK = "_block"
-"""Event time that every input has shown, the lowest one that a window newly covers, and the
-window's block."""
+"""Event time that every input has reached, the lowest one that a window newly covers, and the
+window's block.
+"""
 _BEYOND = 1 << 62
-"""An event time beyond all others."""
+"""An event time after all others."""
 _RELEASED_US = "_released_us"
 _ARRIVED_IN = "_arrived_in"
 
 
 @dataclass(frozen=True)
 class MergeResult:
-    """What a Merge makes of its inputs.
+    """The result of a Merge.
 
     Attributes:
         tuples: `window_id` of the release, the inputs' columns, `_rw_source STRING` (the port),
-            `_rw_released_at` (instant of the release, of the arrival's type) and `_rw_emission
-            BIGINT` (place within the window, from 0).
-        state: `window_id`, `_rw_source` and the inputs' columns. A row with a window is a tuple
-            that waits and the window of its arrival; a row without one is a port and the latest
-            event time that it has shown.
+            `_rw_released_at` (instant of the release, in the arrival's type) and `_rw_emission
+            BIGINT` (position within the window, from 0).
+        state: `window_id`, `_rw_source` and the inputs' columns. A row with a window is a waiting
+            tuple and the window of its arrival; a row without one is a port and the latest event
+            time that it has reached.
     """
 
     tuples: DataFrame
@@ -71,30 +77,32 @@ def merge(
     state: DataFrame | None = None,
     ended: tuple[int, int] | None = None,
 ) -> MergeResult:
-    """Returns one stream in which a tuple of time T comes as soon as every input has shown a time
-    >= T (H59).
+    """Returns one stream in which a tuple of time T is emitted as soon as every input has reached a
+    time >= T.
 
-    Timers count as shown time and are passed on like all tuples. A late tuple, whose T is covered
-    already, is passed on as it arrives; so is one without an event time, which shows none (H1, H3).
-    What arrives at the same instant arrives together. Order in a window: release, event time (null
-    first), port, arrival.
+    A timer moves the time of its input forward like a data tuple, and is passed on like one. A late
+    tuple, whose T is already covered, is passed on when it arrives; so is a tuple without an event
+    time, which does not move the time. Tuples that arrive at the same instant are processed
+    together. The order in a window is: release, event time (null first), port, arrival.
 
-    Each window is sorted by itself; only a frame with a row per window is put in one order.
+    Each window is sorted separately; only a frame with a row per window is sorted as a whole.
 
     Args:
         frames: the inputs by port, in the order of the ports, with `window_id`.
         event_at: column of the event timestamp: TIMESTAMP, or BIGINT as microseconds on a relative
             clock.
-        arrived_at: column of the arrival; a null in it stops the query that reads the result.
-        order_by: columns that order what one input brings at one instant.
-        state: `state` of the result before, where the streams are taken in pieces (R86).
-        ended: the window with which all inputs have ended, and its last instant in microseconds:
-            what waits comes then (X34). Leave it out at the end of a piece that is not the end of
+        arrived_at: column of the arrival; a null in it fails the query that reads the result.
+        order_by: columns that order the tuples of one input at one instant.
+        state: `state` of the previous result, if the streams are processed in pieces.
+        ended: the window with which all inputs have ended, and its last instant in microseconds;
+            waiting tuples are then emitted. Omit it at the end of a piece that is not the end of
             the recording.
 
     Raises:
-        InputError: inputs are fewer than two or differ in their columns, or a column is missing or
-            the Merge's own.
+        InputError: there are fewer than two inputs, or they differ in their columns, or a column is
+            missing or has a reserved name.
+
+    Rules: H1, H3, H59, R86, X34
     """
     ports = list(frames)
     types = _types(frames)
@@ -134,33 +142,35 @@ def _last_times(
     window: int,
     at_us: int,
 ) -> DataFrame:
-    """Returns a time beyond all tuples for each port, which it shows when it has ended."""
+    """Returns for each port a row with a time after all tuples, which it reaches when the
+    recording ends.
+    """
     port = F.explode(F.array(*map(F.lit, ports))).alias(SOURCE)
     values = map_values(bigint, {WINDOW: window, AT: at_us, TS: _BEYOND})
     return rows.sparkSession.range(1).select(port, *aliased(values))
 
 
 def without_waiting(state: DataFrame) -> DataFrame:
-    """Returns a state after skipped windows: what waited may have been passed on in them, and
-    nothing comes twice.
+    """Returns the state after skipped windows. Waiting tuples are removed, because they may have
+    been emitted in these windows, and no tuple is emitted twice.
     """
     return state.where(F.col(WINDOW).isNull())
 
 
 def count_waiting(state: DataFrame, emitted: DataFrame | None) -> DataFrame:
-    """Returns how many tuples wait in a state and were not passed on: `window_id` of their arrival
-    and `tuples`.
+    """Returns the number of tuples that waited in a state and were not emitted: `window_id` of
+    their arrival and `tuples`.
 
     Args:
         state: the state before skipped windows.
-        emitted: what was passed on in them all the same, None where that is not known.
+        emitted: tuples that were emitted in these windows, None if unknown.
     """
     from pyspark.sql.types import MapType
 
     waiting = state.where(F.col(WINDOW).isNotNull())
     passed = waiting.limit(0) if emitted is None else emitted
-    # A multiset difference by counting: waiting tuples count 1, emitted ones -1, and what is left
-    # above 0 was not passed on. Maps cannot be grouped by, so they are not compared.
+    # A multiset difference by counting: waiting tuples count 1, emitted ones -1, and a positive sum
+    # is the number that was not emitted. Spark cannot group by maps, so they are not compared.
     same = []
     for field in only_named(state.schema, passed.columns):
         if field.name != WINDOW and not isinstance(field.dataType, MapType):
@@ -184,7 +194,7 @@ def find_fault(
     arrived_at: str,
     order_by: Sequence[str],
 ) -> str | None:
-    """Returns what is wrong with the ports or their columns, None when nothing is."""
+    """Returns a description of the fault of the ports or their columns, None if there is none."""
     if len(set(ports)) < max(2, len(ports)):
         return f"ports are {', '.join(ports) or 'none'}, there must be two or more, all different"
     absent = excluding(dict.fromkeys([event_at, arrived_at, *order_by]), names)
@@ -199,7 +209,7 @@ def find_fault(
 
 
 def _types(frames: Mapping[str, DataFrame]) -> dict[str, DataType]:
-    """Returns names and types of the inputs' columns; they must agree."""
+    """Returns names and types of the inputs' columns, which must be the same for all inputs."""
     kinds = map_values(lambda frame: column_types(frame.schema), frames)
     first, types = next(iter(kinds.items()), ("", {}))
     for port, of_port in kinds.items():
@@ -218,7 +228,7 @@ def _types(frames: Mapping[str, DataFrame]) -> dict[str, DataType]:
 
 
 def _with_times(frame: DataFrame, event_at: str, arrived_at: str) -> DataFrame:
-    """Adds arrival and event time in microseconds; fails where a tuple has no arrival."""
+    """Adds arrival and event time in microseconds. The query fails if a tuple has no arrival."""
     lacking = F.concat(
         F.lit("merge: a tuple has no arrival, input "),
         SOURCE,
@@ -233,11 +243,11 @@ def _with_times(frame: DataFrame, event_at: str, arrived_at: str) -> DataFrame:
 
 
 def _shown(clocks: DataFrame, ports: Sequence[str]) -> DataFrame:
-    """Returns what is shown before each window, a column per port, and `_cover_us` after it; a row
-    per window.
+    """Returns the event times that the ports have reached before each window, a column per port,
+    and `_cover_us` after it; a row per window.
     """
-    # The window function runs over one row for each window, so that this scales with the number of
-    # windows. Clocks of the state have no window and sort before all others.
+    # The window function runs over one row per window, so its cost depends on the number of windows
+    # only. Clocks of the state have no window and sort before all others.
     times = _port_columns(ports)
     so_far = Window.orderBy(F.asc_nulls_first(WINDOW)).rowsBetween(Window.unboundedPreceding, -1)
     totals = []
@@ -254,7 +264,7 @@ def _shown(clocks: DataFrame, ports: Sequence[str]) -> DataFrame:
 
 
 def _port_columns(ports: Sequence[str]) -> dict[str, Column]:
-    """Returns a column per port: the event time of a tuple that is the port's."""
+    """Returns a column per port: the event time of a tuple of that port, null for other tuples."""
     columns = {}
     for place, port in enumerate(ports):
         columns[f"_shown_{place}_us"] = F.when(F.col(SOURCE) == port, F.col(TS))
@@ -262,7 +272,7 @@ def _port_columns(ports: Sequence[str]) -> dict[str, Column]:
 
 
 def _least(shown: Sequence[Column]) -> Column:
-    """Returns the event time that every input has shown, null where one has shown none."""
+    """Returns the event time that every input has reached, null if one of them has none yet."""
     all_shown = shown[0].isNotNull()
     for time in shown[1:]:
         all_shown &= time.isNotNull()
@@ -270,11 +280,11 @@ def _least(shown: Sequence[Column]) -> Column:
 
 
 def _find_windows(waiting: DataFrame, shown: DataFrame) -> DataFrame:
-    """Returns the tuples that are released, with the window of the release; `_arrived_in` is that
-    of the arrival.
+    """Returns the tuples that are released, with the window of the release; `_arrived_in` is the
+    window of the arrival.
 
-    The window is the tuple's own or the first whose cover reaches its event time, whichever is
-    later.
+    The release is in the tuple's window or in the first window whose cover reaches its event time,
+    whichever is later.
     """
     # The cover only rises from window to window, so each window releases one range of event times.
     # A join of tuples with ranges compares all pairs; a first join with blocks of windows leaves
@@ -303,8 +313,8 @@ def _find_windows(waiting: DataFrame, shown: DataFrame) -> DataFrame:
 
 
 def _cover_steps(rows: DataFrame, shown: DataFrame, ports: Sequence[str]) -> DataFrame:
-    """Returns for each window what its tuples cover, and since when; what was covered before it,
-    since ever.
+    """Returns for each window the event times that its tuples cover, and the instant of each; a
+    time covered before the window has the smallest instant.
     """
     names = _port_columns(ports)
     times = rows.where(F.col(TS).isNotNull()).select(
@@ -320,11 +330,11 @@ def _cover_steps(rows: DataFrame, shown: DataFrame, ports: Sequence[str]) -> Dat
 
 
 def _release(found: DataFrame, steps: DataFrame) -> DataFrame:
-    """Adds `_released_us`: a tuple's arrival or the instant that covers its event time, whichever
-    is later.
+    """Adds `_released_us`: a tuple's arrival or the instant at which its event time is covered,
+    whichever is later.
     """
-    # Sorted from the highest event time down, the smallest instant so far is the first one that
-    # covers a tuple: whatever covers a later time covers it too.
+    # Sorted from the highest event time down, the running minimum of the instants is the first one
+    # that covers a tuple, because an instant that covers a later time covers this tuple too.
     covered = steps.select(
         WINDOW,
         F.col(_COVER).alias(TS),
@@ -343,7 +353,7 @@ def _in_order(
     arrived_at: str,
     order_by: Sequence[str],
 ) -> DataFrame:
-    """Returns the inputs' columns and the Merge's own."""
+    """Returns the inputs' columns and those that the Merge adds, in the order of emission."""
     port = F.array_position(F.array(*map(F.lit, ports)), F.col(SOURCE))
     arrival = [_ARRIVED_IN, AT, *map(F.asc_nulls_first, map(quoted_column, order_by))]
     order = Window.partitionBy(WINDOW).orderBy(
@@ -387,7 +397,7 @@ def _state(
 
 
 def _from_us(time_us: Column, kind: DataType) -> Column:
-    """Returns microseconds as a column's type, as `to_us` reads it."""
+    """Returns microseconds converted to a column's type, the inverse of `to_us`."""
     from pyspark.sql.types import IntegralType
 
     return (time_us if isinstance(kind, IntegralType) else F.timestamp_micros(time_us)).cast(kind)

@@ -1,5 +1,5 @@
-"""The Merge as an operator: the function `merge` between its input ports, an output port and a
-carried state.
+"""The Merge as an operator: connects the function `merge` to input ports, an output port and
+state.
 """
 
 from __future__ import annotations
@@ -31,18 +31,26 @@ if TYPE_CHECKING:
 
 
 class Merge(FrameOperator):
-    """Joins streams of the same columns into one, in the order of event time (H59); `merge` says
-    how.
+    """Combines streams of the same columns into one, in the order of event time.
 
-    `columns` are the inputs'; they pass unchanged, but for `offset`, with `_rw_source`,
-    `_rw_released_at` and `_rw_emission` behind them. To what comes after the Merge
-    `_rw_released_at` is the arrival, and `_rw_emission` the order in a window. An input that falls
-    silent needs a Heartbeat before it, else everything waits for it, in the state.
+    A tuple is emitted as soon as every input has reached its event time. The columns of the inputs
+    pass unchanged, except for `offset`, which is left out, and are followed by `_rw_source`,
+    `_rw_released_at` and `_rw_emission`. Downstream operators use `_rw_released_at` as the arrival,
+    and `_rw_emission` as the order in a window. An input that may fall silent needs a Heartbeat
+    before it; otherwise all other tuples wait for it in the state.
 
     Example:
         columns = Heartbeat(...).output_ports()["out"].schema
         merge = Merge(columns=columns, event_at="at", order_by=("_rw_emission",))
         app.add("both", merge, left=beat_a, right=beat_b)
+
+    Attributes:
+        ports: names of the input ports, two or more.
+        event_at: column of the event timestamp.
+        arrived_at: column of the arrival.
+        order_by: columns that order the tuples of one input at one instant.
+
+    Rules: H59
     """
 
     columns: pa.Schema
@@ -72,7 +80,7 @@ class Merge(FrameOperator):
         return dict.fromkeys(self.ports, InputPort(pa.schema(self._carried())))
 
     def output_ports(self) -> Mapping[str, OutputPort]:
-        """Returns the port `out`: the inputs' columns and the Merge's own."""
+        """Returns the port `out`: the inputs' columns and those that the Merge adds."""
         kept = not_named(self._carried(), ("offset", RELEASED_AT, EMISSION))
         released_at = (RELEASED_AT, self.columns.field(self.arrived_at).type)
         return {
@@ -82,8 +90,8 @@ class Merge(FrameOperator):
         }
 
     def state_columns(self) -> pa.Schema:
-        """Returns `window_id`, `_rw_source` and the inputs' columns, a row per port and per tuple
-        that waits.
+        """Returns `window_id`, `_rw_source` and the inputs' columns; the state has a row per
+        port and per waiting tuple.
         """
         return pa.schema([(WINDOW, pa.int64()), (SOURCE, pa.string()), *self._carried()])
 
@@ -103,8 +111,8 @@ class Merge(FrameOperator):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns what each port has shown and what still waits; the inputs tell it, so it is the
-        same in every run.
+        """Returns the latest event time of each port and the waiting tuples. They follow from
+        the inputs, so they are the same in every run.
         """
         return self._merge(inputs, state, context).state
 
@@ -114,7 +122,7 @@ class Merge(FrameOperator):
         windows: WindowRange,
         outputs: Mapping[str, DataFrame],
     ) -> DataFrame:
-        """Returns the state without the tuples that waited."""
+        """Returns the state without the waiting tuples."""
         return without_waiting(state)
 
     def dropped_by_skip(
@@ -123,8 +131,8 @@ class Merge(FrameOperator):
         windows: WindowRange,
         outputs: Mapping[str, DataFrame],
     ) -> DataFrame:
-        """Returns the tuples that waited and that no skipped window passed on, by the window of
-        their arrival.
+        """Returns the number of tuples that waited and that no skipped window has emitted, by
+        the window of their arrival.
         """
         return count_waiting(state, outputs.get("out"))
 
