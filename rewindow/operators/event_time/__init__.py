@@ -1,3 +1,3 @@
-"""Event time: watermarks on the arrival clock, and which tuples are late
-(docs/rules/event_time.md).
+"""Event time: watermarks that are computed on the arrival clock, and the tuples that are late by
+them.
 """

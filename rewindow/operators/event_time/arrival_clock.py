@@ -1,6 +1,4 @@
-"""The arrival clock of a piece of a recording, on which the ticks stand (docs/rules/event_time.md
-section 3).
-"""
+"""The arrival clock of a piece of a recording, on which the ticks are defined."""
 
 from __future__ import annotations
 
@@ -9,13 +7,15 @@ from dataclasses import dataclass
 from rewindow.operators.event_time.settings import EventTime
 
 SMALL = 1_000_000
-"""So many ticks or ends of windows are sent to every task; more of them are joined by a shuffle."""
+"""Up to this number, ticks or ends of windows are broadcast to every task; more of them are
+joined by a shuffle.
+"""
 
 
 @dataclass(frozen=True)
 class ArrivalClock:
-    """The arrival clock of a piece of a recording: its settings, where ticks are counted from, its
-    begin and end.
+    """The arrival clock of a piece of a recording: its settings, the origin of the ticks, and
+    the start and end of the piece. None means unknown.
     """
 
     settings: EventTime
@@ -24,13 +24,13 @@ class ArrivalClock:
     end_us: int | None = None
 
     def is_few(self, step_us: int, most: int = SMALL) -> bool:
-        """Returns whether so many steps as lie between begin and end are few; not, where these are
-        not known.
+        """Returns whether the number of steps between start and end is at most `most`; False if
+        start or end is unknown.
         """
         if self.start_us is None or self.end_us is None:
             return False
         return (self.end_us - self.start_us) // step_us <= most
 
     def has_few_ticks(self, most: int = SMALL) -> bool:
-        """Returns whether the ticks between begin and end are few."""
+        """Returns whether the number of ticks between start and end is at most `most`."""
         return self.is_few(self.settings.interval_us, most)

@@ -1,11 +1,12 @@
-"""Tuples whose timestamp jumps ahead of its stream, which move no clock (docs/rules/event_time.md
-E50).
+"""Finds tuples whose timestamp jumps ahead of its stream. They do not move the clock.
 
-The maximum runs over believed tuples only, so each decision depends on those before it. Where
-nothing jumps it is the running maximum of all tuples, which blocks of ticks compute side by side.
-From the first jump of a stream on, those tuples that lie above the maximum at that place go through
-one pass in their order, with arrival and timestamp alone. Tuples of one arrival go by timestamp, so
-that no other order can be meant.
+A tuple jumps if its timestamp exceeds the largest accepted one before it by too much, so each
+decision depends on earlier ones. In a stream without jumps this maximum is the running maximum of
+all tuples, which is computed for blocks of ticks in parallel. From the first jump of a stream on,
+the tuples above the maximum at that point are checked one after the other, with arrival and
+timestamp only. Tuples with the same arrival are ordered by timestamp, so that the order is unique.
+
+Rules: E50
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ def mark_jumps(
     """Adds `JUMPS` to the tuples of a stream.
 
     Args:
-        timed: tuples with `AT`, `TS`, `TICK`, and `apart`.
-        moves: whether a tuple may move the clock at all; others do not jump.
-        jump_us: how far a timestamp may exceed the largest one before it; one that exceeds it by
-            more jumps.
-        highest: `TS`, the largest one before all of these, and `apart`; none at the beginning.
-        apart: columns whose values are streams of their own.
+        timed: tuples with `AT`, `TS`, `TICK`, and `recording_keys`.
+        moves: whether a tuple may move the clock; other tuples do not jump.
+        jump_us: a tuple jumps if its timestamp exceeds the largest one before it by more than this.
+        highest: `TS`, the largest one before all of these tuples, and `recording_keys`; None at the
+            start.
+        recording_keys: columns whose values are separate streams.
     """
     own = timed.where(moves).select(*named_columns(recording_keys), TICK, AT, TS)
     jumping = _refused(own, jump_us, highest, recording_keys)
@@ -71,10 +72,10 @@ def _refused(
     highest: DataFrame | None,
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns `apart`, `AT` and `TS` of the tuples that jump."""
-    # The maximum over all tuples, jumps included, equals the one over believed tuples up to the
-    # first jump of a stream. So this first jump is found without a pass in order, and only the
-    # tuples from there on that exceed the maximum have to go through one.
+    """Returns `recording_keys`, `AT` and `TS` of the tuples that jump."""
+    # Up to the first jump of a stream, the maximum over all tuples equals the maximum over accepted
+    # tuples. So the first jump is found without processing tuples in order, and only the later
+    # tuples that exceed the maximum are processed in order.
     before = _with_highest(own, highest, recording_keys)
     place = F.struct(AT, TS)
     first = before.where(F.col(TS) > F.col(_HIGHEST) + jump_us).groupBy(
@@ -89,7 +90,7 @@ def _refused(
     ]
     doubtful = own.join(F.broadcast(first.withColumnsRenamed(others)), same)
     order = Window.partitionBy(*named_columns(recording_keys)).orderBy(AT, TS)
-    # pyspark itself does not quote the names of what it passes to Python.
+    # pyspark does not quote the names of the columns that it passes to Python.
     plain = numbered_names(recording_keys, "_recording_")
     columns = [*plain.values(), AT, TS]
     rows = doubtful.select(
@@ -108,7 +109,7 @@ def _with_highest(
     highest: DataFrame | None,
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Adds the largest timestamp before each tuple, of all tuples; null before the first."""
+    """Adds the largest timestamp of all tuples before each tuple; null before the first."""
     # A running maximum in one order would put each stream into one task. The maximum of all earlier
     # blocks enters a block as its first row instead, so that blocks are sorted in parallel.
     rows = own.withColumns({_BLOCK: floor_div(F.col(TICK), BLOCK), _IS_TUPLE: F.lit(1)})
@@ -141,7 +142,9 @@ def _refusing(
     jump_us: int,
     columns: Sequence[str],
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Returns the pass over tuples in their order, which gives those that jump."""
+    """Returns a function for `mapInArrow` that reads tuples in their order and yields those that
+    jump.
+    """
 
     def refuse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         highest = 0
@@ -170,9 +173,11 @@ def fold_jumps(
     highest: int,
     jump_us: int,
 ) -> int:
-    """Notes in `jumps` which timestamps jump, from a maximum on; returns the maximum after them."""
-    # Each round passes over one clean run of timestamps and one run of jumps. numpy finds both ends
-    # in a chunk, so that the loop turns once for each run and not once for each tuple.
+    """Sets `jumps` for the timestamps that jump, starting with a maximum; returns the maximum
+    after them.
+    """
+    # Each iteration processes one run of timestamps without jumps and one run of jumps. numpy finds
+    # both ends in a chunk, so the loop has an iteration per run and not per tuple.
     at = 0
     while at < len(ts):
         chunk = ts[at : at + _CHUNK]

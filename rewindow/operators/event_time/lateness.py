@@ -1,9 +1,13 @@
-"""Which tuples of a recording were late, as it would have been decided when they arrived
-(docs/rules/event_time.md).
+"""Finds the tuples of a recording that were late by the watermark at the time of their arrival.
 
-time = EventTime(streams={"clicks": StreamTime(event_at="clicked_at")}, lag="5 s",
-watermark_interval="1 min") classified = lateness({"clicks": clicks}, time)
-classified.late["clicks"].show()
+Example:
+    time = EventTime(
+        streams={"clicks": StreamTime(event_at="clicked_at")},
+        lag="5 s",
+        watermark_interval="1 min",
+    )
+    classified = lateness({"clicks": clicks}, time)
+    classified.late["clicks"].show()
 """
 
 from __future__ import annotations
@@ -56,11 +60,14 @@ OUTCOMES = (
     JUMP,
     TIMER,
 )
-"""What becomes of a tuple; each has exactly one of these (E39)."""
+"""Outcomes of a tuple; each tuple has exactly one of them.
+
+Rules: E39
+"""
 COUNTED = ("stream", "outcome", "tuples", "late_by_us_max")
-"""Columns of counts, beside those that are counted by."""
+"""Columns of counts, in addition to the grouping columns."""
 Materialize = Callable[[str, Callable[[], "DataFrame"]], "DataFrame"]
-"""Keeps a frame by name: what is asked for again is not computed again."""
+"""Caches a frame by name, so that it is computed only once."""
 _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
 
@@ -69,19 +76,21 @@ class Lateness:
     """Tuples of each declared stream, classified.
 
     Attributes:
-        tuples: by stream, all its tuples, unchanged, and behind them `_rw_outcome STRING` (on_time,
-            late, null_ts, far_future, bad_type for a number in a wrong unit, jump for one far ahead
-            of its stream (E50), or timer for one that a Heartbeat made), `_rw_event_us BIGINT` (the
-            timestamp in microseconds since 1970-01-01 UTC), `_rw_watermark_us BIGINT` (the
-            watermark that the tuple was held against; null before the first, and where the
-            timestamp cannot be used) and `_rw_late_by_us BIGINT` (how far a late tuple lies behind
-            it, else null).
-        ticks: the ticks that raise the watermark, in no order: `tick_us BIGINT` on the arrival
-            clock, `watermark_us BIGINT` and `before_us BIGINT`, what it was before; null for the
+        tuples: by stream, all its tuples, unchanged, followed by `_rw_outcome STRING` (on_time,
+            late, null_ts, far_future, bad_type for a number in a wrong unit, jump for a timestamp
+            far ahead of its stream, or timer for a tuple that a Heartbeat created), `_rw_event_us
+            BIGINT` (the timestamp in microseconds since 1970-01-01 UTC), `_rw_watermark_us BIGINT`
+            (the watermark that the tuple was compared with; null before the first one, and if the
+            timestamp cannot be used) and `_rw_late_by_us BIGINT` (how far a late tuple is below the
+            watermark; otherwise null).
+        ticks: the ticks that raise the watermark, unordered: `tick_us BIGINT` on the arrival clock,
+            `watermark_us BIGINT`, and `before_us BIGINT`, the previous watermark, null for the
             first.
-        state: what the next piece of the recording needs, a row per stream (E41); None unless the
-            end was given.
-        clock: how arrivals, ticks and this piece's end lie on the arrival clock.
+        state: the values that the next piece of the recording needs, a row per stream; None unless
+            the end was set.
+        clock: settings, origin, start and end of this piece on the arrival clock.
+
+    Rules: E41, E50
     """
 
     tuples: Mapping[str, DataFrame]
@@ -91,7 +100,7 @@ class Lateness:
 
     @property
     def on_time(self) -> dict[str, DataFrame]:
-        """By stream, the tuples on time, with the columns of the stream alone."""
+        """By stream, the tuples on time, with the columns of the stream only."""
         on_time = f"{OUTCOME} = '{ON_TIME}'"
         return map_values(lambda frame: frame.where(on_time).drop(*ADDED), self.tuples)
 
@@ -102,21 +111,24 @@ class Lateness:
 
     @property
     def errors(self) -> dict[str, DataFrame]:
-        """By stream, the tuples whose timestamp cannot be used, with all columns of `tuples`
-        (E23).
+        """By stream, the tuples whose timestamp cannot be used, with all columns of `tuples`.
+
+        Rules: E23
         """
         refused = f"{OUTCOME} IN ('{NULL_TS}', '{FAR_FUTURE}', '{BAD_TYPE}', '{JUMP}')"
         return map_values(lambda frame: frame.where(refused), self.tuples)
 
     def counts(self, *by: str) -> DataFrame:
-        """Returns tuples by stream, the columns `by` and outcome, with the largest delay: what went
-        in, came out (E40).
+        """Returns the number of tuples by stream, the columns `by` and outcome, with the largest
+        delay. The counts of all outcomes add up to the input.
 
         Columns: `stream STRING`, those of `by`, `outcome STRING`, `tuples BIGINT`, `late_by_us_max
         BIGINT`.
 
         Raises:
-            InputError: a column is not there, or has the name of one of these.
+            InputError: a column is missing, or has the name of one of these.
+
+        Rules: E40
         """
         columns = named_columns(by)
         parts = []
@@ -142,30 +154,33 @@ def lateness(
     recording_keys: Sequence[str] = (),
     materialize: Materialize | None = None,
 ) -> Lateness:
-    """Returns which tuples are late, held against the watermark of the last tick before their
-    arrival (E1 to E4, E26).
+    """Classifies tuples as late or on time, by the watermark of the last tick before their arrival.
 
-    Nothing runs here. Every tuple keeps its columns, and none is left out: what is late, has no
-    timestamp or lies in the far future says so. Tuples need no order: their arrival alone decides.
+    The call itself runs no query. The result contains every tuple with all its columns; a column
+    marks tuples that are late, have no timestamp, or are in the far future. The order of the rows
+    does not matter, only their arrival.
 
     Args:
-        frames: the tuples of each declared stream, each with the arrival and what its timestamp is
-            made of.
+        frames: the tuples of each declared stream, each with the arrival and the columns of its
+            timestamp.
         settings: declared streams, lag, ticks.
-        state: `state` of the result before, where the recording is taken in pieces (E42).
-        start_us: when the recording began; needed for an idle timeout, which counts from the first
-            tick (X28). With it and the end, ticks that are few need no shuffle of the tuples:
-            several times faster.
-        end_us: where this piece ends, exclusive; with it the result has a state.
-        origin_us: ticks stand at multiples of the interval from here; the grid's origin (X35).
-        apart: columns whose values are recordings of their own, each with its own watermark.
-        once: `once(name, make)` keeps what `make` returns, so that it is computed once for all that
-            read it: the ticks here. In an operator `context.once`; by default whoever reads
-            computes it again.
+        state: `state` of the previous result, if the recording is processed in pieces.
+        start_us: start of the recording; required for an idle timeout, which counts from the first
+            tick. If start and end are known and the ticks between them are few, the tuples need no
+            shuffle, which is several times faster.
+        end_us: end of this piece, exclusive; if set, the result has a state.
+        origin_us: ticks are at multiples of the interval from here; the grid's origin.
+        recording_keys: columns whose values are separate recordings, each with a separate
+            watermark.
+        materialize: `materialize(name, make)` caches the frame that `make` returns, here the ticks,
+            so that all readers share one computation. In an operator `context.materialize`; by
+            default every reader computes them again.
 
     Raises:
         InputError: a declared stream has no frame, a frame is not declared, a column is missing or
             has a wrong type.
+
+    Rules: E1 to E4, E26, E42, X28, X35
     """
     _check(frames, settings, state, start_us)
     timed = {}
@@ -228,15 +243,16 @@ def late_by_idleness(
     origin_us: int = 0,
     recording_keys: Sequence[str] = (),
 ) -> dict[str, DataFrame]:
-    """Returns by stream the tuples that are late only because an idle stream was not waited for
-    (E48).
+    """Returns by stream the tuples that are late only because the watermark did not wait for an
+    idle stream.
 
-    They have the columns of `Lateness.late`. The recording is classified twice, with and without
-    the idle timeouts, as a whole: a piece of it cannot tell what the watermark would have been
-    without them.
+    They have the columns of `Lateness.late`. The whole recording is classified twice, with and
+    without the idle timeouts: a piece of it does not contain the watermark without timeouts.
 
     Args:
-        frames, settings, start_us, end_us, origin_us, apart: see `lateness`.
+        frames, settings, start_us, end_us, origin_us, recording_keys: see `lateness`.
+
+    Rules: E48
     """
     about: dict[str, Any] = {
         "start_us": start_us,
@@ -245,8 +261,8 @@ def late_by_idleness(
         "recording_keys": recording_keys,
     }
     classified = lateness(frames, settings, **about)
-    # The first verdict travels along under other names while the same tuples are judged without
-    # timeouts. So no join has to bring both verdicts of a tuple together.
+    # The first classification stays in the tuples under other names while they are classified
+    # without timeouts. So no join is needed to compare both.
     live = dict(zip(ADDED, map("_live{}".format, ADDED), strict=True))
     known = map_values(lambda frame: frame.withColumnsRenamed(live), classified.tuples)
     without_timeout = {"idle_timeout": None}
@@ -292,7 +308,9 @@ def _check(
 
 
 def _check_counted(name: str, frame: DataFrame, by: Sequence[str]) -> None:
-    """Refuses columns to count by that are not there, or that counts have themselves."""
+    """Raises an error for grouping columns that are missing, or that have the name of a column
+    of counts.
+    """
     absent = excluding(by, frame.columns)
     if absent:
         raise InputError(
@@ -340,8 +358,10 @@ def _jumps_marked(
     state: DataFrame | None,
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Adds which tuples jump ahead of their stream, where that is asked; the state has its largest
-    timestamp (E50).
+    """Adds a column that marks the tuples that jump ahead of their stream, if `max_jump` is set.
+    The state contains the largest timestamp so far.
+
+    Rules: E50
     """
     stream = settings.streams[name]
     if stream.max_jump_us is None:
@@ -364,8 +384,8 @@ def _far(stream: StreamTime) -> str | None:
 
 
 def refused_because(at: Column, ts: str = TIMESTAMP) -> Column:
-    """Returns in words what is wrong with one of `Lateness.errors` that arrived at `at`; null
-    without a timestamp.
+    """Returns a description of the fault of one of `Lateness.errors` that arrived at `at`; null
+    if it has no timestamp.
     """
     # A timestamp in the wrong unit is off by a factor of a thousand or a million. The hint names a
     # factor if the timestamp times it, or divided by it, is within a day of the arrival.
@@ -394,8 +414,10 @@ def refused_because(at: Column, ts: str = TIMESTAMP) -> Column:
 
 
 def _moves_clock(stream: StreamTime) -> Column:
-    """Returns whether a tuple moves the clock: one with a timestamp that is believed, a late one
-    too (E1).
+    """Returns whether a tuple moves the clock: every tuple with an accepted timestamp does, also a
+    late one.
+
+    Rules: E1
     """
     return (
         _is_believed(stream) if stream.max_jump_us is None else _is_believed(stream) & ~F.col(JUMPS)
@@ -405,14 +427,14 @@ def _moves_clock(stream: StreamTime) -> Column:
 def _is_believed(stream: StreamTime) -> Column:
     far = _far(stream)
     is_known = f"{TS} IS NOT NULL"
-    # A text is one call of the JVM, columns of it are a hundred.
+    # A SQL text needs one call of the JVM, the same condition built from columns about a hundred.
     return F.expr(
         is_known if far is None else f"{is_known} AND NOT ({far}) AND NOT ({is_shrunk(TS, AT)})"
     )
 
 
 def cached(materialize: Materialize | None, name: str, frame: DataFrame) -> DataFrame:
-    """Returns a frame that is computed once where somebody keeps it."""
+    """Returns a frame that is computed once if `materialize` is set; otherwise the frame itself."""
     return frame if materialize is None else materialize(name, lambda: frame)
 
 
@@ -425,14 +447,16 @@ def timestamp_us(
     """Returns a timestamp of a stream in microseconds, from a column or an expression.
 
     Raises:
-        InputError: it is neither, or of a wrong type.
+        InputError: `event_at` is neither, or has a wrong type.
     """
     return _event_us(frame, name, StreamTime(event_at=event_at, unit=unit))
 
 
 def _event_us(frame: DataFrame, name: str, stream: StreamTime) -> Column:
-    """Returns the timestamp in microseconds; a column of that name is meant before an expression
-    (E21, E22).
+    """Returns the timestamp in microseconds. If a column has the name `event_at`, it is used;
+    otherwise `event_at` is an expression.
+
+    Rules: E21, E22
     """
     is_column = stream.event_at in frame.columns
     return _us(
@@ -477,7 +501,9 @@ def _held(
     clock: ArrivalClock,
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns for each tick that tuples wait for, the watermark that they are held against."""
+    """Returns, for each tick that tuples belong to, the watermark that these tuples are compared
+    with.
+    """
     held = ticks.where(F.col(IS_NEWS)).select(
         *named_columns(recording_keys),
         TICK,
@@ -493,11 +519,13 @@ def matched(
     on: str,
     how: str,
 ) -> DataFrame:
-    """Joins on a column that is never null and on those of apart, whose nulls are equal."""
+    """Joins on a column that is never null and on the columns `recording_keys`, whose nulls are
+    equal.
+    """
     same = numbered_names((*recording_keys, on), "_same_")
     other = other.withColumnsRenamed(same)
-    # Of a null-safe equality Spark makes two keys, for which its table of whole numbers cannot be
-    # used.
+    # Spark converts a null-safe equality to two keys, and then cannot use its hash table for whole
+    # numbers.
     renamed = same.copy()
     keys = [F.col(on) == F.col(renamed.pop(on)), *equal_or_null(renamed)]
     return frame.join(other, keys, how).drop(*same.values())
@@ -520,8 +548,8 @@ def _classify(
             F.to_json(F.struct("*")),
         )
         unreadable = F.raise_error(text).cast("string")
-    # One CASE of constants: a filter on the outcome becomes one on its conditions, and no text is
-    # compared.
+    # One CASE of constants: Spark converts a filter on the outcome to a filter on its conditions,
+    # so no text is compared.
     is_late = F.col(TS) < F.col(WATERMARK)
     far = _far(stream)
     outcome = F.when(F.col(TS).isNull(), unreadable)

@@ -1,4 +1,4 @@
-"""Lateness as an operator: the function `lateness` between input ports, output ports and a carried
+"""Lateness as an operator: connects the function `lateness` to input ports, output ports and
 state.
 """
 
@@ -38,24 +38,25 @@ if TYPE_CHECKING:
 
 _NOT_CARRIED = ("window_id", "attempt", "offset")
 _NO_PORT = frozenset(signature(Application.add).parameters) - {"feeds"}
-"""Names that `add` takes for something else than an input port."""
+"""Names that `add` uses for parameters other than input ports."""
 _US = pa.int64()
 _COUNTED = [("outcome", pa.string()), ("tuples", _US), ("late_by_us_max", _US)]
 
 
 class EventTimeOperator(FrameOperator):
-    """What operators over event time have in common: input ports, and which of their tuples are
-    late.
+    """Base class of operators over event time: declares the input ports, and finds late tuples.
 
     Attributes:
-        columns: those of the stream, or of each stream. They pass unchanged, but for `offset`.
-        streams: names of input ports, whose streams share one watermark (E2, E24). Without them
-            there is one port, `stream`; with them each output port that has tuples or counts them
-            has a first column `stream`.
+        columns: columns of the stream, or of each stream. They pass unchanged, except for `offset`.
+        streams: names of input ports, whose streams share one watermark. Without them there is one
+            port, `stream`; with them each output port that has tuples or counts them has a first
+            column `stream`.
         event_at, unit, max_ahead, max_jump: see `StreamTime`.
-        idle_timeout: see `StreamTime`; for several streams, of which the others move the watermark
-            on (E47).
+        idle_timeout: see `StreamTime`; allowed for several streams only, because the others must
+            move the watermark.
         lag, watermark_interval, arrived_at, tie: see `EventTime`.
+
+    Rules: E2, E24, E47
     """
 
     state_reads_outputs = False
@@ -179,21 +180,25 @@ class EventTimeOperator(FrameOperator):
         }
 
     def _together(self, frames: Mapping[str, DataFrame]) -> DataFrame:
-        """Returns the tuples of all streams, with the names of theirs where there are several."""
+        """Returns the tuples of all streams in one frame, with a column for the name of the
+        stream if there are several.
+        """
         if not self.streams:
             return frames["stream"]
         return union_all(frame.withColumn("stream", F.lit(name)) for name, frame in frames.items())
 
     def _window_of(self, at: str, context: OperatorContext) -> Column:
-        """Returns the streaming window of an instant on the arrival clock (E43).
+        """Returns the streaming window of an instant on the arrival clock.
 
-        What would have shown in a window that at most once gave up shows in the first one after it.
+        Rows of a window that at most once gave up are in the first window after it.
+
+        Rules: E43
         """
         window = floor_div(F.col(at) - context.grid.origin_us, context.grid.width_us)
         return F.greatest(window, F.lit(context.first))
 
     def event_time(self) -> EventTime:
-        """Returns the settings of event time that the properties make."""
+        """Returns the settings of event time that follow from the properties."""
         stream = StreamTime(
             event_at=self.event_at,
             unit=self.unit,
@@ -213,7 +218,9 @@ class EventTimeOperator(FrameOperator):
         return self.streams or ("stream",)
 
     def _named(self) -> list[Any]:
-        """Returns the column that names the stream of a tuple, where there are several."""
+        """Returns the column with the name of a tuple's stream, or an empty list for a single
+        stream.
+        """
         return [("stream", pa.string())] if self.streams else []
 
     def _carried(self) -> list[Any]:
@@ -224,23 +231,38 @@ class EventTimeOperator(FrameOperator):
 
 
 class SplitLate(EventTimeOperator):
-    """Parts a stream into tuples on time, late ones, and those without a usable timestamp (E4, E5,
-    E23, E36, E38, E39).
+    """Splits a stream into tuples on time, late ones, and those without a usable timestamp.
 
-    Decided as it would have been when the tuples arrived, see `lateness`. Ports: `on_time` and
-    `late` have the stream's columns, `late` also `_rw_event_us`, `_rw_watermark_us` and
-    `_rw_late_by_us`; `errors` is an error port with the reason `null_ts`, `far_future`, `bad_type`
-    or `jump`, and a detail; `ticks` has the instants at which the watermark rose; `counts` how many
-    tuples of each key came to which outcome in each window, so that what went in can be held
-    against what came out (X37, E40).
+    The decision about a tuple is made as of its arrival, by the watermark at that time. The ports
+    `on_time` and `late` have the stream's columns, `late` also `_rw_event_us`, `_rw_watermark_us`
+    and `_rw_late_by_us`. `errors` is an error port with the reason `null_ts`, `far_future`,
+    `bad_type` or `jump`, and a detail. `ticks` has the instants at which the watermark rose.
+    `counts` has the number of tuples per window, key and outcome, so that you can compare the input
+    with the sum of all outcomes.
 
     Attributes:
+        streams: names of input ports whose streams share one watermark; without them there is one
+            port, `stream`.
+        event_at: the event timestamp, a column or a SQL expression over the stream's columns.
+        unit: unit of a whole number in `event_at`, counted from 1970.
+        lag: how far the watermark trails the newest timestamp.
+        watermark_interval: interval of arrival time at which the watermark is updated.
+        max_ahead: a timestamp ahead of its arrival by more than this is an error, and so is one
+            that would be close to its arrival in a larger unit; null disables the checks.
+        max_jump: a timestamp ahead of the largest earlier one by more than this is an error; null
+            disables the check.
+        idle_timeout: a stream without tuples for longer than this does not hold the watermark back;
+            needs several streams.
+        arrived_at: column of the arrival.
+        tie: which one is processed first when a tuple arrives at the instant of a watermark update.
         key_by: columns that `counts` is grouped by.
 
     Example:
         late = SplitLate(columns=CLICKS, event_at="clicked_at", lag="5 s")
         split = app.add("split", late, stream=clicks)
         app.output("late_clicks", split["late"], key=["user"])
+
+    Rules: E4, E5, E23, E36, E38 to E40, X37
     """
 
     key_by: tuple[str, ...] = ()
@@ -270,7 +292,10 @@ class SplitLate(EventTimeOperator):
         }
 
     def state_columns(self) -> pa.Schema:
-        """Returns what the watermark is made of: a row per stream (E41)."""
+        """Returns the columns from which the watermark is computed; the state has a row per stream.
+
+        Rules: E41
+        """
         return pa.schema({**dict.fromkeys(STATE, _US), "stream": pa.string()})
 
     def transform(
@@ -279,7 +304,7 @@ class SplitLate(EventTimeOperator):
         state: DataFrame | None,
         context: OperatorContext,
     ) -> Mapping[str, DataFrame]:
-        """Returns the tuples by what became of them, the ticks, and the counts."""
+        """Returns the tuples by outcome, the ticks, and the counts."""
         classified = self._classify(inputs, state, context)
         tick_window = self._window_of("tick_us", context).alias("window_id")
         counts = classified.counts("window_id", *self.key_by)
@@ -297,8 +322,8 @@ class SplitLate(EventTimeOperator):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns what the watermark is made of after the group; the inputs tell it, so it is the
-        same in every run.
+        """Returns the values from which the watermark is computed after the group. They depend
+        only on the inputs, so they are the same in every run.
         """
         after = self._classify(inputs, state, context).state
         assert after is not None, "the end of the group is given"

@@ -1,5 +1,5 @@
-"""Settings of event time: where timestamps are, and how the watermark follows them
-(docs/rules/event_time.md).
+"""Settings of event time: the location of timestamps, and the rules by which the watermark
+follows them.
 """
 
 from __future__ import annotations
@@ -14,29 +14,34 @@ from rewindow.errors import InputError
 from rewindow.operators.setting_errors import HintedValueError, refusal, seconds
 
 LAG_US_MAX = (2**31 - 1) * 1_000
-"""The longest lag (E18)."""
+"""The longest lag, in microseconds.
+
+Rules: E18
+"""
 
 
 class StreamTime(BaseModel):
-    """How one stream tells event time.
+    """Settings for the event time of one stream.
 
     Attributes:
         event_at: the event timestamp: a column, or a SQL expression over the stream's columns. A
-            TIMESTAMP, or a whole number in `unit`. Text is refused: read it by an expression, such
-            as `to_timestamp(at, 'yyyyMMdd HH:mm')`.
-        unit: what a whole number counts since 1970-01-01 UTC.
-        idle_timeout: a stream that has sent nothing for longer does not hold the watermark back;
-            off unless set (E47).
-        max_ahead: a tuple whose timestamp runs ahead of its own arrival by more is an error tuple
-            and moves no clock, so that one wrong timestamp does not make the rest late (see also
-            `max_jump`). So is one more than a year old that lies within a day of its arrival in a
-            larger unit. None believes every timestamp.
-        max_jump: a tuple whose timestamp exceeds the largest one of its stream before it by more is
-            an error tuple and moves no clock; off unless set (E50). Of tuples of one arrival the
-            earliest timestamp comes first.
+            TIMESTAMP, or a whole number in `unit`. Text is rejected: convert it with an expression,
+            such as `to_timestamp(at, 'yyyyMMdd HH:mm')`.
+        unit: unit of a whole number, counted from 1970-01-01 UTC.
+        idle_timeout: a stream without tuples for longer than this does not hold the watermark back;
+            None disables the timeout.
+        max_ahead: a tuple whose timestamp is ahead of its arrival by more than this is an error
+            tuple and does not move the clock, so that one wrong timestamp does not make later
+            tuples late (see also `max_jump`). The same applies to a timestamp more than a year old
+            that would be within a day of its arrival in a larger unit. None disables the check.
+        max_jump: a tuple whose timestamp exceeds the largest earlier one of its stream by more than
+            this is an error tuple and does not move the clock; None disables the check. Among
+            tuples with the same arrival, the earliest timestamp comes first.
 
     Raises:
         InputError: a setting is wrong.
+
+    Rules: E47, E50
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -66,17 +71,19 @@ class StreamTime(BaseModel):
 
     @property
     def idle_timeout_us(self) -> int | None:
-        """The idle timeout, None for never."""
+        """The idle timeout in microseconds, None for no timeout."""
         return None if self.idle_timeout is None else int(self.idle_timeout * 1_000_000)
 
     @property
     def max_ahead_us(self) -> int | None:
-        """How far a timestamp may run ahead of its arrival, None for any distance."""
+        """Limit in microseconds for a timestamp ahead of its arrival, None for no limit."""
         return None if self.max_ahead is None else int(self.max_ahead * 1_000_000)
 
     @property
     def max_jump_us(self) -> int | None:
-        """How far a timestamp may exceed the largest one before it, None for any distance."""
+        """Limit in microseconds for a timestamp ahead of the largest one before it, None for no
+        limit.
+        """
         return None if self.max_jump is None else int(self.max_jump * 1_000_000)
 
 
@@ -84,19 +91,18 @@ class EventTime(BaseModel):
     """Event time of one stream, or of several that share a watermark. Durations are seconds, or
     text such as "5 min".
 
-    Wrong settings are refused at once, and all of them are named.
+    The constructor validates the settings and names all wrong ones.
 
     Attributes:
-        streams: the declared streams by name. Each holds the watermark back from the first tick on,
-            whether or not it has sent anything: the data do not decide which streams there are
-            (E24).
-        lag: how far the watermark trails the newest timestamp (E2).
-        watermark_interval: ticks stand at its multiples on the arrival clock, counted from the
-            grid's origin (X35).
+        streams: the declared streams by name. Each one holds the watermark back from the first tick
+            on, even if it has not sent a tuple: the set of streams does not depend on the data.
+        lag: how far the watermark trails the newest timestamp.
+        watermark_interval: ticks are at its multiples on the arrival clock, counted from the grid's
+            origin.
         arrived_at: column of the arrival, in every stream.
-        tie: what goes first when a tuple arrives at the instant of a tick (E15).
-        on_unreadable: what becomes of a tuple without a timestamp: an error tuple with the reason
-            `null_ts`, or the query fails (E23).
+        tie: which one is processed first when a tuple arrives at the instant of a tick.
+        on_unreadable: how to handle a tuple without a timestamp: as an error tuple with the reason
+            `null_ts`, or by a failure of the query.
 
     Example:
         clicks = StreamTime(event_at="clicked_at")
@@ -104,6 +110,8 @@ class EventTime(BaseModel):
 
     Raises:
         InputError: a setting is wrong.
+
+    Rules: E2, E15, E23, E24, X35
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -158,8 +166,8 @@ class EventTime(BaseModel):
 
     @property
     def may_idle(self) -> bool:
-        """Whether a silent stream may be left out, so that the smallest timestamp of all streams
-        can fall again.
+        """Whether a stream has an idle timeout. If a silent stream is left out, the smallest
+        timestamp of all streams can decrease.
         """
         return any(stream.idle_timeout is not None for stream in self.streams.values())
 

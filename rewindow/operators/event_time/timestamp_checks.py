@@ -1,8 +1,8 @@
-"""Which timestamps cannot be: far ahead of their arrival, or read in too small a unit. As SQL, of
-Spark and DataFusion.
+"""SQL conditions for implausible timestamps: far ahead of their arrival, or read in too small a
+unit. Spark and DataFusion both run them.
 
-Whatever judges tuples by their event time asks here, so that one tuple gets the same verdict
-everywhere.
+All code that classifies tuples by event time uses these conditions, so that a tuple has the same
+result everywhere.
 """
 
 from __future__ import annotations
@@ -11,31 +11,32 @@ from collections.abc import Iterable
 
 DAY_US = 86_400_000_000
 MAX_AHEAD_US = DAY_US
-"""So far a timestamp may run ahead of its arrival where nothing else is set."""
+"""Default limit for a timestamp ahead of its arrival."""
 FACTORS = {1_000: "a thousand", 1_000_000: "a million"}
-"""What lies between two units of a timestamp, in words."""
+"""Factors between two units of a timestamp, in words."""
 _YEAR_US = 366 * DAY_US
 
 
 def is_far(ts: str, at: str, max_ahead_us: int = MAX_AHEAD_US) -> str:
-    """Returns as SQL whether a timestamp runs further ahead of its arrival than it may.
+    """Returns a SQL condition: whether a timestamp is further ahead of its arrival than the limit.
 
     Args:
         ts, at: the timestamp and the arrival, in microseconds.
-        max_ahead_us: how far it may.
+        max_ahead_us: the limit in microseconds.
     """
     return f"{ts} > {at} + {max_ahead_us}"
 
 
 def is_shrunk(ts: str, at: str, factors: Iterable[int] = FACTORS) -> str:
-    """Returns as SQL whether a timestamp was read in too small a unit: long ago, in a larger one
-    close to its arrival.
+    """Returns a SQL condition: whether a timestamp was read in too small a unit, because it is long
+    ago, but close to its arrival in a larger unit.
 
-    Whole division and that of doubles come to the same here, so any dialect will do.
+    Integer division and division of doubles have the same result here, so the condition works in
+    any dialect.
 
     Args:
         ts, at: the timestamp and the arrival, in microseconds.
-        factors: how many times too small it may be.
+        factors: possible ratios of the two units.
     """
     # SQL rounds a division of negative numbers toward 0 or down, depending on the dialect. The
     # arrival less its remainder is a multiple of the factor, for which both are the same.

@@ -1,15 +1,17 @@
-"""The watermark of one or several streams, in its set-based form (docs/rules/event_time.md sections
-1 and 3).
+"""The watermark of one or several streams, computed with set operations.
 
-Ticks stand at the multiples of an interval on the arrival clock. At each, the watermark rises to
-the smallest of the streams' largest timestamps, less the lag, if that is more than it was. So only
-a tick that some tuple precedes, or at which a stream falls idle, can raise it, and no other tick is
-made. Before the first there is no watermark, so that negative timestamps are like any other (X27).
+Ticks are at the multiples of an interval on the arrival clock. At each tick, the watermark rises to
+the smallest of the streams' largest timestamps, minus the lag, if that is larger than before. So
+only a tick with tuples before it, or at which a stream becomes idle, can raise it, and no other
+ticks are computed. The watermark is null before the first tick that sets it, so negative timestamps
+need no special case.
 
-How it scales, without a loop over tuples (E31): one aggregation gives the largest timestamp of each
-stream for each tick. Ticks that are many are cut into blocks of `BLOCK`; the largest of all blocks
-before comes into each block as a first row, from one row per block, and the running maxima inside
-the blocks are computed side by side.
+The computation has no loop over tuples. One aggregation returns the largest timestamp of each
+stream for each tick. If there are many ticks, they are divided into blocks of `BLOCK`. Each block
+starts with a row that has the largest values of all earlier blocks, computed from one row per
+block, so the running maxima within the blocks are computed in parallel.
+
+Rules: E31, X27
 """
 
 from __future__ import annotations
@@ -27,33 +29,42 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 BLOCK = 4_096
-"""Ticks of one block."""
+"""Ticks per block."""
 ONE_TASK = 64 * BLOCK
-"""So many ticks, three days of one a second, are put in order in one task: that is over before
-blocks have begun."""
+"""Up to this number of ticks, three days at one per second, one task sorts all of them. It
+finishes before a computation in blocks would have started.
+"""
 STREAM = "_stream"
 TICK = "_tick"
 AT = "_arrived_us"
 TS = "_event_us"
-"""Columns of a tuple here: number of its stream, index of the first tick that sees it, arrival,
-timestamp."""
+"""Columns of a tuple: number of its stream, index of the first tick that includes it, arrival,
+timestamp.
+"""
 WATERMARK = "_watermark_us"
 BEFORE = "_before_us"
-"""Watermark after a tick, and the one before it, which its tuples are held against; null before
-any."""
+"""Watermark after a tick, and the previous one, which its tuples are compared with; null if none
+was set yet.
+"""
 IS_NEWS = "_is_news"
-"""Whether a row is a tick of the range at hand; false for a row that carries what was before."""
+"""Whether a row is a tick of the present range; false for a row that carries values of earlier
+ticks.
+"""
 STATE = ("stream", "until_us", "ahead_us", "arrived_us", "watermark_us")
-"""Columns of the carried state, a row per stream (E41): its name; up to when; the largest timestamp
-of all tuples; the last arrival, or where nothing was sent and a stream may be idle, the first tick;
-the watermark at the last tick, the same in all rows."""
+"""Columns of the carried state, a row per stream: its name; the end of the processed time; the
+largest timestamp of all tuples; the last arrival, or, for a stream without tuples that may become
+idle, the first tick; the watermark at the last tick, the same in all rows.
+
+Rules: E41
+"""
 _BLOCK = "_block"
 _CANDIDATE = "_candidate_us"
 
 
 def tick_of(settings: EventTime, arrived_us: Column, origin_us: int) -> Column:
-    """Returns the index of the first tick that sees a tuple: the one at or after its arrival (E15,
-    E26).
+    """Returns the index of the first tick that includes a tuple: the one at or after its arrival.
+
+    Rules: E15, E26
     """
     since = arrived_us - origin_us
     if settings.tie == "tick_first":
@@ -68,16 +79,18 @@ def tick_table(
     state: DataFrame | None,
     recording_keys: Sequence[str] = (),
 ) -> DataFrame:
-    """Returns the ticks that can raise the watermark: `TICK`, `WATERMARK`, `BEFORE`, `IS_NEWS`,
-    what each stream shows.
+    """Returns the ticks that can raise the watermark: `TICK`, `WATERMARK`, `BEFORE`, `IS_NEWS`, and
+    the largest timestamp and arrival of each stream.
 
     Args:
         tuples: those that move the clock, of all streams: `STREAM`, `TICK`, `AT`, `TS`, and
-            `apart`.
-        clock: declared streams, lag, interval; the start of the recording, from which an idle
-            stream that never sent anything is counted (X28); where ticks are counted from (X35).
-        state: what was before, as `next_state` returns it.
-        apart: columns whose values have watermarks of their own.
+            `recording_keys`.
+        clock: declared streams, lag, interval; the start of the recording, from which the timeout
+            of a stream without tuples counts; the origin of the ticks.
+        state: state of earlier pieces, as returned by `next_state`.
+        recording_keys: columns whose values have separate watermarks.
+
+    Rules: X28, X35
     """
     settings = clock.settings
     origin_us = clock.origin_us
@@ -111,7 +124,11 @@ def next_state(
     origin_us: int,
     recording_keys: Sequence[str] = (),
 ) -> DataFrame:
-    """Returns the state at an instant (E41, E46): of ticks before it, and all tuples."""
+    """Returns the state at an instant: the watermark at the ticks before it, and the largest values
+    of all tuples.
+
+    Rules: E41, E46
+    """
     known = F.col(TICK) * settings.interval_us + origin_us < end_us
     totals = [F.max(F.when(known, F.col(WATERMARK))).alias("watermark_us")]
     for number in range(len(settings.streams)):
@@ -145,8 +162,10 @@ def raising(
     end_us: int | None,
     recording_keys: Sequence[str] = (),
 ) -> DataFrame:
-    """Returns the ticks before the end that raise the watermark (E3): `tick_us`, `watermark_us`,
+    """Returns the ticks before the end that raise the watermark: `tick_us`, `watermark_us`,
     `before_us`.
+
+    Rules: E3
     """
     rises = F.coalesce(
         F.col(WATERMARK) > F.col(BEFORE),
@@ -171,22 +190,24 @@ def _arrived(number: int) -> str:
 
 
 def _waits(number: int) -> str:
-    """Returns the column with the first tick, from which on a stream is waited for until it sends
-    (X28).
+    """Returns the name of the column with the first tick. The timeout of a stream without tuples
+    counts from this tick.
+
+    Rules: X28
     """
     return f"_waits_{number}"
 
 
 def _since(settings: EventTime, number: int) -> Column:
-    """Returns since when a stream is silent: its last arrival, or the first tick if it has sent
-    nothing.
+    """Returns the instant since which a stream is silent: its last arrival, or the first tick if
+    it has not sent a tuple.
     """
     arrived = F.col(_arrived(number))
     return F.coalesce(arrived, _waits(number)) if number in _idle_streams(settings) else arrived
 
 
 def _running(settings: EventTime) -> list[str]:
-    """Returns the columns that only rise from tick to tick."""
+    """Returns the columns whose values only rise from tick to tick."""
     return [
         *_shows(settings, _seen),
         *_shows(settings, _arrived),
@@ -203,7 +224,10 @@ def _shown(
     settings: EventTime,
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns the largest timestamp and arrival that each stream shows at each tick (E1)."""
+    """Returns the largest timestamp and arrival of each stream at each tick.
+
+    Rules: E1
+    """
     shown = []
     for number in range(len(settings.streams)):
         is_own = F.col(STREAM) == number
@@ -231,7 +255,10 @@ def _falling_idle(
     origin_us: int,
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns the ticks at which a stream falls idle if it sends nothing more (E47)."""
+    """Returns the ticks at which a stream becomes idle if no further tuple arrives.
+
+    Rules: E47
+    """
     falls = []
     for number in _idle_streams(settings):
         falls.append(_idle_tick(settings, number, F.col(_arrived(number)), origin_us=origin_us))
@@ -273,10 +300,11 @@ def _before(
     origin_us: int,
     recording_keys: Sequence[str],
 ) -> list[DataFrame]:
-    """Returns what was before as ticks: the last before, the first after, those at which a stream
-    falls idle.
+    """Returns the state as rows of ticks: the last tick before it, the first one after it, and
+    those at which a stream becomes idle.
 
-    The last one before has its watermark alone: what came since is seen by the first one after it.
+    The last tick before has the watermark only: tuples that arrived after it belong to the first
+    tick after.
     """
     if state is None and (start_us is None or not settings.may_idle):
         return []
@@ -328,8 +356,10 @@ def _nothing_yet(
     origin_us: int,
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns the state before the recording, like `_carried`: a stream waits from the first tick
-    on (X28).
+    """Returns the state before the recording, in the form of `_carried`: the timeout of each stream
+    counts from the first tick.
+
+    Rules: X28
     """
     keys = (
         ticks.select(*named_columns(recording_keys)).distinct()
@@ -351,11 +381,13 @@ def _carried(
     origin_us: int,
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns the state in one row: `_first`, the first tick after it; what each stream has shown;
-    the watermark.
+    """Returns the state in one row: `_first`, the first tick after it; the largest timestamp and
+    arrival of each stream; the watermark.
 
-    A stream that may be idle, and of which nothing is known, waits from that tick on; so does each
-    where the state is empty, as an operator's is at the start of the recording (X28).
+    The timeout of a stream without tuples counts from that tick. The same applies to every stream
+    if the state is empty, as an operator's state is at the start of the recording.
+
+    Rules: X28
     """
     until = F.coalesce(
         F.max("until_us"),
@@ -390,7 +422,10 @@ def _watermarks(
     origin_us: int,
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Adds the watermark after each tick and the one before it (E2, E3, E25)."""
+    """Adds the watermark after each tick and the one before it.
+
+    Rules: E2, E3, E25
+    """
     ticks = _with_running(ticks, [*_running(settings), WATERMARK], recording_keys)
     candidate = F.greatest(_candidate(settings, origin_us), F.col(WATERMARK))
     ticks = ticks.withColumn(_CANDIDATE, candidate).drop(WATERMARK)
@@ -407,8 +442,8 @@ def _with_running(
     names: list[str],
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Replaces columns by their running maxima, in the order of ticks; a block's first row has
-    those before.
+    """Replaces columns by their running maxima, in the order of ticks. The first row of a block
+    has the maxima of earlier blocks.
     """
     running = (
         Window.partitionBy(*named_columns(recording_keys), *_block(ticks))
@@ -418,8 +453,8 @@ def _with_running(
     highest = dict(zip(names, maxima(names, running), strict=True))
     if not _block(ticks):
         return ticks.withColumns(highest)
-    # Within a block the maxima are exact only together with those of all earlier blocks. These come
-    # from one row for each block and enter the next block as its first row, so that no task sorts
+    # Within a block the maxima are exact only together with those of all earlier blocks. These are
+    # computed from one row per block and added to the next block as its first row, so no task sorts
     # more than one block.
     totals = ticks.groupBy(*named_columns(recording_keys), _BLOCK).agg(*maxima(names))
     blocks = (
@@ -437,16 +472,16 @@ def _with_running(
 
 
 def _block(ticks: DataFrame) -> list[str]:
-    """Returns the column of the block, none where ticks are few."""
+    """Returns a list with the block column, empty if there are few ticks."""
     return [_BLOCK] if _BLOCK in ticks.columns else []
 
 
 def _candidate(settings: EventTime, origin_us: int) -> Column:
-    """Returns what a tick proposes: the smallest of what streams have shown that are not idle, less
-    the lag.
+    """Returns the watermark that a tick proposes: the smallest of the largest timestamps of all
+    streams that are not idle, minus the lag.
     """
-    # A stream that has shown nothing holds the watermark back, unless it is idle: then it is left
-    # out of the smallest timestamp, as null.
+    # A stream without a timestamp holds the watermark back, unless it is idle: then its value is
+    # null, which `least` ignores.
     shown = []
     waits = F.lit(False)
     for number, stream in enumerate(settings.streams.values()):
