@@ -1,5 +1,5 @@
-"""How aggregates of windows are folded: what a tuple adds, how such parts merge, and what comes
-out.
+"""Computation of window aggregates in steps: the contribution of a tuple, the merge of
+contributions, and the result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CALL = re.compile(r"(\w+)\((\*|[\w ]+)\)")
 """An aggregate as text: a function and its column, or `*`."""
 MERGING = ("avg", "count", "max", "min", "sum")
-"""Aggregates of parts can be had from aggregates of the parts."""
+"""Aggregates that can be computed from partial aggregates."""
 WHOLE = {
     "count_distinct": "count(DISTINCT {})",
     "median": "median({})",
@@ -36,13 +36,12 @@ class AggregateSpec:
     """The aggregates of a window.
 
     Attributes:
-        parts: by column, what a tuple adds.
-        merged: by the same column, what several rows add together.
-        results: by name, the aggregates over rows of parts.
-        functions: by column of parts, the plain function that merges it; running ones are made of
-            it.
-        finished: by name, the aggregate of one row of merged parts.
-        merges: whether rows may be merged; false where one aggregate needs every tuple.
+        parts: column to the contribution of a tuple.
+        merged: the same column to the contribution of several rows.
+        results: name to the aggregate over rows of parts.
+        functions: column of parts to the function that merges it, also as a running aggregate.
+        finished: name to the aggregate of one row of merged parts.
+        merges: whether rows may be merged; False if an aggregate needs every tuple.
     """
 
     parts: dict[str, Column] = field(default_factory=dict)
@@ -53,10 +52,10 @@ class AggregateSpec:
     merges: bool = True
 
     def check_merges(self) -> None:
-        """Refuses aggregates that need every tuple, for windows that fire more than once.
+        """Rejects aggregates that need every tuple, for windows that fire more than once.
 
         Raises:
-            InputError: an aggregate does.
+            InputError: an aggregate needs every tuple.
         """
         if not self.merges:
             raise InputError(
@@ -67,10 +66,10 @@ class AggregateSpec:
 
 
 def aggregate_spec(frame: DataFrame, aggregates: Mapping[str, tuple[str, str]]) -> AggregateSpec:
-    """Returns how aggregates are folded; `frame` has the columns that their arguments name.
+    """Returns the computation of aggregates; `frame` has the columns of their arguments.
 
     Raises:
-        InputError: an aggregate is not known, or its argument cannot be read.
+        InputError: an aggregate is unknown, or its argument is invalid.
     """
     known = (*MERGING, *WHOLE)
     for name, (function, _) in aggregates.items():
@@ -99,7 +98,7 @@ def _type(
     function: str,
     argument: str,
 ) -> DataType:
-    """Returns what Spark's own aggregate would return."""
+    """Returns the type of Spark's aggregate function for the argument."""
     from pyspark.errors import AnalysisException, ParseException
 
     text = WHOLE[function].format(argument) if function in WHOLE else f"{function}({argument})"
@@ -155,7 +154,7 @@ def _add_sum(
     function: str,
     argument: str,
 ) -> None:
-    """Adds a sum, a count or an average, with the type that Spark's own has."""
+    """Adds a sum, a count or an average, with the type of Spark's aggregate function."""
     from pyspark.sql.types import DecimalType, DoubleType
 
     kind = _type(frame, name, function, argument)
@@ -168,8 +167,8 @@ def _add_sum(
         aggregate.finished[name] = F.coalesce(part, F.lit(0))
         return
     if function == "avg":
-        # Averages do not merge, but sums and counts do. Spark's own average of decimals sums
-        # decimals, and that of all other numbers sums doubles.
+        # Averages do not merge, but sums and counts do. Spark's average of decimals adds decimals,
+        # and its average of all other numbers adds doubles.
         of_count = f"{part}_count"
         kind_of_sum = DoubleType()
         if isinstance(kind, DecimalType):
@@ -191,8 +190,8 @@ def _add_sum(
 
 
 def aggregate_types(text: str, columns: pa.Schema) -> tuple[pa.DataType, dict[str, pa.DataType]]:
-    """Returns the type of an aggregate as Spark has it, and by ending of their names those of what
-    panes keep.
+    """Returns the type of an aggregate in Spark, and the types of the columns in panes, by the
+    ending of their names.
     """
     call = CALL.fullmatch(text.strip())
     assert call is not None, "checked before"

@@ -1,15 +1,17 @@
-"""Windows of so many tuples of a key, in the order of their event time (docs/rules/event_time.md
-E13, E14, X36).
+"""Windows with a fixed number of tuples of a key, in the order of their event time.
 
-A tuple has its place once the watermark has passed it: whatever comes later on time lies behind it.
-So places are those of the sorted tuples on time, whatever their order of arrival, and a window
-fires at the first tick whose watermark lies behind its last tuple. Tuples of one timestamp are
-ordered by arrival, then by stream and by what they add.
+A tuple is numbered once the watermark has passed it, because all tuples on time that arrive later
+have larger timestamps. So the numbers depend only on the sorted tuples on time, not on the order of
+their arrival, and a window fires at the first tick whose watermark is after its last tuple. Tuples
+with the same timestamp are ordered by arrival, then by stream and by their contribution to the
+aggregates.
 
-How it scales: tuples of a key are sorted by stretches of event time beside each other; the place of
-a stretch's first tuple comes from one row per stretch. Carried are the tuples that wait for a
-place, and aggregates of those that have one and a window that has not fired; of each key one row at
-least, which knows how many tuples there were.
+Tuples of a key are sorted in stretches of event time, in parallel; the number of a stretch's first
+tuple is computed from one row per stretch. The state has the tuples without a number, aggregates of
+numbered tuples in a window that has not fired, and at least one row per key, with the number of its
+tuples so far.
+
+Rules: E13, E14, X36
 """
 
 from __future__ import annotations
@@ -54,9 +56,10 @@ ARRIVED = "_rw_arrived_us"
 ORDINAL = "_rw_place"
 LAST_ORDINAL = "_rw_last_place"
 STATE = (STREAM, FIRST_TS, LAST_TS, ARRIVED, ORDINAL, LAST_ORDINAL, TUPLES)
-"""Columns of the carried state beside apart, keys and parts: stream, first and last timestamp, the
-last arrival, the first and the last place counted from 0, null for tuples that wait for one, and
-how many tuples."""
+"""Columns of the carried state in addition to `recording_keys`, keys and parts: stream, first
+and last timestamp, the last arrival, the first and the last tuple number, counted from 0, null
+for tuples without one, and the number of tuples.
+"""
 _BASE = "_base"
 _TOTAL = "_total"
 _HAD = "_had"
@@ -78,11 +81,11 @@ def counted_rows(
     recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
-    """Returns tuples, and rows of several, with their places, and how many of their key had one
-    before and have now.
+    """Returns tuples, and rows of several tuples, with their numbers, and how many tuples of their
+    key were numbered before this piece and are now.
 
-    `END` is not above the watermark where the first window of a row has fired, `FIRED_UNTIL` where
-    it had before.
+    `END` is not above the watermark if the first window of a row has fired; `FIRED_UNTIL` is set if
+    it had fired before.
     """
     rows = _tuples(classified, aggregate, own)
     if state is not None:
@@ -128,12 +131,12 @@ def _placed(
     aggregate: AggregateSpec,
     own: Sequence[str],
 ) -> DataFrame:
-    """Returns all rows, tuples that the watermark has passed with their places behind those that
-    had one before.
+    """Returns all rows. Tuples that the watermark has passed are numbered after those of earlier
+    pieces.
 
-    Adds whether a row had a place before, and how many tuples of the key had one before this piece,
-    and have one now. What had a place is a stretch before all others here, and what still waits one
-    behind them.
+    Adds whether a row was numbered before, and how many tuples of the key were numbered before this
+    piece and are now. Rows that were numbered before form a stretch before all others, and tuples
+    that are not numbered yet form one after them.
     """
     had = F.col(ORDINAL).isNotNull()
     passed = or_false(F.col(LAST_TS) < F.col(REACHED))
@@ -156,11 +159,11 @@ def _placed(
 
 
 def _stretches(rows: DataFrame, own: Sequence[str]) -> DataFrame:
-    """Returns a row per key and stretch: places before it, and of the key those before this piece,
-    and all by now.
+    """Returns a row per key and stretch: the count of tuples before it, and the counts of the
+    key's tuples that were numbered before this piece and are now.
     """
     # The number of a tuple is its row number within a stretch plus the sizes of all earlier
-    # stretches of the key. Only these sizes are summed in one order: one row for each stretch.
+    # stretches of the key. Only these sizes, one row per stretch, are summed in order.
     columns = named_columns(own)
     is_new = ~F.col(_HAD) & (F.col(_STRETCH) < _MOST)
     before = F.coalesce(F.max(F.when(F.col(_HAD), F.col(LAST_ORDINAL))) + 1, F.lit(0))
@@ -179,7 +182,7 @@ def _stretches(rows: DataFrame, own: Sequence[str]) -> DataFrame:
 
 
 def _first_end(windows: CountWindows) -> Column:
-    """Returns the place behind the first window of a row; null where it has no place yet."""
+    """Returns the tuple number after the first window of a row; null if it is not numbered yet."""
     return (floor_div(F.col(ORDINAL), windows.slide) + 1) * windows.slide
 
 
@@ -196,8 +199,10 @@ def fired_counted(
     recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
-    """Returns the windows that fire; where the recording has ended also what is left, as a shorter
-    one (E45).
+    """Returns the windows that fire. At the end of the recording, the remaining tuples form a
+    shorter window.
+
+    Rules: E45
     """
     # Windows end at multiples of the slide in the numbering of a key's tuples. Each tuple is copied
     # into all windows of this piece that contain it, so that a plain aggregate computes them.
@@ -258,8 +263,8 @@ def first_fired_counted(
     windows: CountWindows,
     own: Sequence[str],
 ) -> DataFrame:
-    """Returns the rows whose first window had not fired, each with the tick that fires it: `FIRED`,
-    else null.
+    """Returns the rows whose first window had not fired before, each with the tick that fires
+    it, `FIRED`, or null.
     """
     number = (_first_end(windows) / windows.slide - 1).cast("int")
     waiting = rows.where(F.col(FIRED_UNTIL).isNull()).withColumn(_UNTIL, number)
@@ -278,8 +283,10 @@ def left_counted(
     aggregate: AggregateSpec,
     own: Sequence[str],
 ) -> DataFrame:
-    """Returns what waits for a place, what is in a window that has not fired, and the last row of
-    each key (E41).
+    """Returns the tuples without a number, those in a window that has not fired, and the last row
+    of each key.
+
+    Rules: E41
     """
     waits = F.col(ORDINAL).isNull()
     is_last = F.col(LAST_ORDINAL) == F.col(_TOTAL) - 1

@@ -1,10 +1,11 @@
-"""What windows that fire more than once hold now: a row for each window, of all fired rows
-(docs/rules/event_time.md).
+"""The current content of windows that fire more than once: a row per window, computed from all
+fired rows.
 
-hours = current_windows(spark.read.format("delta").load(path), keys=["country"])
+Example:
+    hours = current_windows(spark.read.format("delta").load(path), keys=["country"])
 
-The result depends on which rows there are, not on their order, and a row that comes twice counts
-once. So rows may be merged again, and the result with rows that were fired later.
+The result depends on the set of rows, not on their order, and a duplicate row counts once. So the
+result may be merged again with rows that were fired later.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 Accumulation = Literal["discarding", "accumulating", "retracting"]
 BEGIN, END, PANE, KIND, FIRED = WINDOW
 _ADDED = {"count": "sum", "max": "max", "min": "min", "sum": "sum"}
-"""By aggregate the function that makes the window's value of those of its panes."""
+"""Aggregate to the function that computes the window's value from those of its panes."""
 _ROW = "_row"
 _MANY = "_many"
 _IS_BACK = "_is_back"
@@ -39,7 +40,7 @@ SEVERAL = (
     "retract: "
 )
 _ABOUT = (*BOOKKEEPING, "arrived_at")
-"""Columns in which one fired row may differ where it comes twice."""
+"""Columns that may differ between duplicates of a fired row."""
 
 
 def current_windows(
@@ -49,30 +50,30 @@ def current_windows(
     accumulation: Accumulation = "retracting",
     aggregates: Mapping[str, tuple[str, str] | str] | None = None,
 ) -> DataFrame:
-    """Returns a row for each window and key: the newest of what it has shown (E49).
+    """Returns a row per window and key: the newest one that the window has emitted.
 
-    A row that a retraction takes back does not count, so that a session that has become another one
-    is gone (E69). Nothing runs here.
+    A row that a retraction takes back does not count, so a session that was replaced by another one
+    is not in the result. The call itself runs no query.
 
     Args:
-        fired: rows of `fired`, of `event_windows` or as `AggregateWindows` has published them, in
-            any order. They may come twice, and rows that this function has returned may be among
-            them.
-        keys: what the windows are grouped by, `apart` of the function included. A null is a key
-            like any other.
-        accumulation: that of the windows. Of `retracting` and `accumulating` ones the columns stay
-            as they are. Of `discarding` ones the panes are added up: what comes out has the keys,
+        fired: rows of `fired`, of `event_windows` or as published by `AggregateWindows`, in any
+            order. They may contain duplicates, and rows that this function has returned.
+        keys: columns that the windows are grouped by, `recording_keys` of the function included. A
+            null is a key like any other.
+        accumulation: that of the windows. The columns of `retracting` and `accumulating` windows
+            are unchanged. The panes of `discarding` windows are added up: the result has the keys,
             the columns of the window with the pane, kind and tick of the newest row, and
-            `aggregates`. What has been added up is one pane, as old as its newest: merge it with
-            later panes only.
-        aggregates: needed for `discarding`, as they were given to the windows: `{"clicks":
+            `aggregates`. The sum counts as one pane, as old as its newest: merge it with later
+            panes only.
+        aggregates: required for `discarding`, as they were passed to the windows: `{"clicks":
             ("count", "*")}`, or `{"clicks": "count(*)"}`. Averages cannot be added up.
 
     Raises:
         InputError: a column is missing, or panes cannot be added up. A query over the result fails
-            where rows of one window, key and pane differ, as they do if not all keys are named; and
-            where retracting windows have two rows for one window of which no retraction takes one
-            back.
+            if rows of one window, key and pane differ, which happens if not all keys are named; and
+            if retracting windows have two rows for one window and neither is retracted.
+
+    Rules: E49, E69
     """
     if accumulation not in get_args(Accumulation):
         raise InputError(
@@ -84,7 +85,7 @@ def current_windows(
     if missing:
         hint = did_you_mean(missing[0], fired.columns) or f"They have {', '.join(fired.columns)}."
         raise InputError(f"fired rows have no column {', '.join(missing)}", hint=hint)
-    # First one row for each pane, then one for each window. A row that comes twice is the same in
+    # Rows are reduced to one per pane, then to one per window. Duplicates of a row have the same
     # content, so the smallest and the largest hash of a pane's rows show whether they differ.
     window = [*named_columns(keys), F.col(BEGIN), F.col(END)]
     is_back = F.col(KIND) == RETRACTION
@@ -128,8 +129,8 @@ def _of_row(name: str) -> Column:
 
 
 def _functions(aggregates: Mapping[str, tuple[str, str] | str] | None) -> dict[str, str]:
-    """Returns by name the function of each aggregate; what panes cannot be added up by is
-    refused.
+    """Returns the function of each aggregate by name. Raises an error for functions by which
+    panes cannot be added up.
     """
     if not aggregates:
         raise InputError(
@@ -151,7 +152,9 @@ def _functions(aggregates: Mapping[str, tuple[str, str] | str] | None) -> dict[s
 
 
 def _content(fired: DataFrame) -> list[Column]:
-    """Returns what is the same where a fired row comes twice; maps cannot be compared."""
+    """Returns the columns that are equal in duplicates of a fired row. Maps are left out,
+    because they cannot be compared.
+    """
     names = []
     for name, kind in fired.dtypes:
         if name not in _ABOUT and "map<" not in kind:
@@ -160,5 +163,5 @@ def _content(fired: DataFrame) -> list[Column]:
 
 
 def _failure(text: str, window: Sequence[Column]) -> Column:
-    """Returns a condition that ends the query, and names the window."""
+    """Returns a condition that fails the query, with a message that names the window."""
     return F.raise_error(F.concat(F.lit(text), F.to_json(F.struct(*window)))).cast("boolean")

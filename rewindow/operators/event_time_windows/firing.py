@@ -1,9 +1,11 @@
-"""Which tick fires a window, for all windows at once (docs/rules/event_time.md E28).
+"""Finds the tick that fires each window.
 
-A window fires at the first tick whose watermark is not below its end. As watermarks only rise, that
-is the smallest tick among those at or above the end. Ends and watermarks are cut into blocks of
-event time; each block gets the first tick of all later ones from one row per block, and inside of
-blocks the ticks are found side by side.
+A window fires at the first tick whose watermark is not below its end. Because watermarks only rise,
+this is the smallest tick among those with a watermark at or above the end. Ends and watermarks are
+divided into blocks of event time. Each block gets the first tick of all later blocks, computed from
+one row per block, so the blocks are processed in parallel.
+
+Rules: E28
 """
 
 from __future__ import annotations
@@ -22,20 +24,24 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 BLOCK = 10_000
-"""A block is as long as so many windows or ticks, whichever lie closer together."""
+"""Length of a block, in windows or ticks, whichever are closer together."""
 END = "_end_us"
 FIRED = "_fired_us"
 WINDOW = ("window_begin_us", "window_end_us", "pane", "kind", "fired_us")
-"""Columns of a fired row beside apart, keys and aggregates (E65)."""
+"""Columns of a fired row in addition to `recording_keys`, keys and aggregates.
+
+Rules: E65
+"""
 STREAM = "stream"
 TUPLES = "tuples"
 FIRED_UNTIL = "fired_until_us"
-"""Columns of a carried state: stream, how many tuples a row holds, and up to which watermark its
-windows have fired."""
+"""Columns of a carried state: stream, number of tuples of a row, and the watermark up to which
+its windows have fired.
+"""
 BEGIN = "_begin_us"
 REACHED = "_reached_us"
 CARRIED = "_carried"
-"""Begin of a window, the last watermark, and whether a row comes from the piece before."""
+"""Start of a window, the last watermark, and whether a row comes from the previous piece."""
 _FEW_ENDS = 1_000
 _VALUE = "_value"
 _BLOCK = "_block"
@@ -48,17 +54,18 @@ def first_ticks(
     step_us: int,
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns the ends that are reached, each with the tick that reaches it: `END`, `FIRED`.
+    """Returns the window ends that the watermark has reached, each with the tick that reached it:
+    `END`, `FIRED`.
 
     Args:
-        ends: window ends, each once: `END`, and `apart`.
-        ticks: the ticks that raise the watermark: `tick_us`, `watermark_us`, and `apart`.
-        step_us: how far ends or ticks usually lie apart.
-        apart: columns whose values have ticks of their own.
+        ends: distinct window ends: `END`, and `recording_keys`.
+        ticks: the ticks that raise the watermark: `tick_us`, `watermark_us`, and `recording_keys`.
+        step_us: usual distance of ends or ticks.
+        recording_keys: columns whose values have separate ticks.
     """
-    # Ends and watermarks go into one column. Read from the largest value down, the smallest tick so
-    # far is the first one that reaches an end. Each block of values starts with the smallest tick
-    # of all higher blocks, so that blocks are sorted in parallel.
+    # Ends and watermarks are combined in one column. In descending order of this column, the
+    # running minimum of the ticks is the first tick that reaches an end. Each block of values
+    # starts with the smallest tick of all higher blocks, so that blocks are sorted in parallel.
     width_us = step_us * BLOCK
     asked = ends.select(
         *named_columns(recording_keys),
@@ -105,10 +112,10 @@ def first_fired(
     recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
-    """Returns the rows whose window, that with their `END`, had not fired, each with the tick that
-    fires it: `FIRED`.
+    """Returns the rows whose window (the one with their `END`) had not fired, each with the tick
+    that fires it: `FIRED`.
 
-    Where none does it is null, or the end of the recording.
+    If no tick fires it, `FIRED` is the end of the recording, or null before the end.
     """
     waiting = rows.where(F.col(FIRED_UNTIL).isNull() | (F.col(END) > F.col(FIRED_UNTIL)))
     ends = waiting.select(*named_columns(recording_keys), END).distinct()
@@ -128,19 +135,19 @@ def fired_at(
     step_us: int,
     phase_us: int,
 ) -> DataFrame:
-    """Adds `FIRED` to rows with an `END`: the tick that reaches it, null where none does; for ticks
-    that are few.
+    """Adds `FIRED` to rows with an `END`: the tick that reaches it, null if none does. Used if
+    there are few ticks.
 
-    A tick reaches the ends above the watermark before it. Those at multiples of a step, each by
-    itself, make a table that is looked up; what reaches more than a thousand of them, as the first
-    tick does, is a stretch.
+    A tick reaches the ends above the previous watermark. The ends at multiples of a step are listed
+    in a table for a broadcast join. A tick that reaches more than a thousand of them, such as the
+    first tick, is a range in a second table.
 
     Args:
         ticks: the ticks that raise the watermark: `tick_us`, `watermark_us`, `before_us`.
-        step_us, phase_us: ends lie at the multiples of the step, and so far behind them.
+        step_us, phase_us: ends are at the multiples of the step plus the phase.
     """
-    # A tick that reaches few ends becomes a row for each of them, to be joined by equality. One
-    # that reaches many, such as the first tick, stays one row with a range of ends.
+    # A tick that reaches few ends becomes a row per end, which is joined by equality. A tick that
+    # reaches many, such as the first one, stays one row with a range of ends.
     last = f"watermark_us - pmod(watermark_us - {phase_us}, {step_us}) AS _to"
     first = f"before_us - pmod(before_us - {phase_us}, {step_us}) + {step_us} AS _from"
     reaching = ticks.selectExpr("tick_us", first, last).where("_from IS NULL OR _from <= _to")
@@ -169,10 +176,10 @@ def firing_columns(
 
 
 def check_state(state: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Returns the rows of the piece before, marked as carried.
+    """Returns the rows of the previous piece, marked as carried.
 
     Raises:
-        InputError: they are those of other windows.
+        InputError: the rows belong to other windows.
     """
     carried = state.withColumn(CARRIED, F.lit(True))
     if set(carried.columns) != set(columns):
@@ -189,8 +196,10 @@ def reached(
     recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
-    """Adds the last watermark of the piece to rows; beyond all data where the recording has ended
-    (E45).
+    """Adds the last watermark of the piece to rows. If the recording has ended, it is after all
+    tuples.
+
+    Rules: E45
     """
     if ended_us is not None:
         return rows.withColumn(REACHED, bigint(2**63 - 1))
@@ -199,7 +208,7 @@ def reached(
     )
     if not recording_keys:
         return rows.crossJoin(last)
-    # Keys may be null, and a null key has its own ticks: the join takes two nulls as equal.
+    # Keys may be null, and a null key has separate ticks, so the join treats two nulls as equal.
     same = numbered_names(recording_keys, "_same_")
     on = equal_or_null(same)
     return rows.join(last.withColumnsRenamed(same), on, "left").drop(*same.values())

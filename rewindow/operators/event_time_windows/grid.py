@@ -1,5 +1,7 @@
-"""Which windows a timestamp lies in: panes, and the windows that hold a pane
-(docs/rules/event_time.md E27, E63).
+"""Finds the windows of a timestamp, by panes: stretches of event time whose tuples are always in
+the same windows.
+
+Rules: E27, E63
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 PANE = "_rw_pane_us"
-"""Begin of a pane."""
+"""Start of a pane."""
 FEW_WINDOWS = 4
-"""Tuples in so many windows at most are spread over them one by one, in more of them as aggregates
-of panes."""
+"""Up to this number of windows per tuple, tuples are copied into their windows one by one;
+otherwise they are first aggregated to panes.
+"""
 
 
 def pane_of(windows: EventWindows | GlobalWindow) -> Column:
@@ -28,7 +31,10 @@ def pane_of(windows: EventWindows | GlobalWindow) -> Column:
 
 
 def first_begin(windows: EventWindows | GlobalWindow) -> Column:
-    """Returns where the first window that holds a pane begins (E27, E63)."""
+    """Returns the start of the first window that contains a pane.
+
+    Rules: E27, E63
+    """
     if isinstance(windows, GlobalWindow):
         return F.lit(windows.begin_us)
     if windows.length_us % windows.slide_us == 0:
@@ -44,7 +50,7 @@ def last_begin(windows: EventWindows | GlobalWindow) -> Column:
 
 
 def inside(windows: EventWindows | GlobalWindow, value: Column) -> Column:
-    """Returns the value for a pane that lies in a window, else null."""
+    """Returns the value for a pane that is in a window, otherwise null."""
     if windows.slide_us <= windows.length_us:
         return value
     return F.when(first_begin(windows) <= last_begin(windows), value)
@@ -56,7 +62,9 @@ def begins(windows: EventWindows | GlobalWindow) -> Column:
 
 
 def each_begin(windows: EventWindows | GlobalWindow) -> Column:
-    """Returns the begin of the window, or a row for each, of a pane that lies in one."""
+    """Returns the start of a pane's window, or a row for the start of each window that contains
+    it.
+    """
     last = last_begin(windows)
     if windows.slide_us >= windows.length_us:
         return last

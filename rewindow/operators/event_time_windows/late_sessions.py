@@ -1,14 +1,15 @@
-"""Sessions that late tuples change: they grow, merge and fire again (docs/rules/event_time.md E49,
-E69, X29).
+"""Sessions that late tuples change: they grow, merge and fire again.
 
-A tuple on time is in no session that fired before it came. So tuples on time may be taken as there
-from the first moment on, and the sessions of a key change only at the ticks at which late tuples
-show, the *steps*. What a session is from one step to another is its *form*. A form shows when the
-watermark has passed its end, unless the next step has changed it by then; and where a step changes
-one that has shown, it is taken back.
+A tuple on time is never in a session that fired before its arrival. So tuples on time can be
+treated as present from the start, and the sessions of a key change only at the ticks at which late
+tuples are applied, the *steps*. The extent of a session from one step to another is its *form*. A
+form is emitted when the watermark has passed its end, unless the next step has changed it by then.
+If a step changes a form that was emitted, the form is retracted.
 
-How it scales: tuples on time are joined to sessions first, as in `sessions`. Only what late tuples
-touch has more than one step: its rows, of which there are few, come once for each.
+Tuples on time are combined to sessions first, as in `sessions`. Only sessions with late tuples have
+more than one step, so only their few rows are copied into each step.
+
+Rules: E49, E69, X29
 """
 
 from __future__ import annotations
@@ -68,10 +69,11 @@ DUE = "_rw_due_us"
 PANES = "_rw_panes"
 IS_SHOWN = "_rw_is_shown"
 STATE = (STREAM, FIRST_TS, LAST_TS, DUE, PANES, IS_SHOWN, TUPLES, FIRED_UNTIL)
-"""Columns of the carried state beside apart, keys and parts: stream, its first and last timestamp
-in a session; the tick at which late tuples will show, else null; how often a session with this
-begin has shown; whether this one has; how many tuples on time have not; how far the watermark
-was."""
+"""Columns of the carried state in addition to `recording_keys`, keys and parts: stream, its
+first and last timestamp in a session; the tick at which late tuples will be applied, otherwise
+null; how often a session with this start was emitted; whether this one was; the number of tuples
+on time that were not; the last watermark.
+"""
 _SESSION = "_session"
 _GROUP = "_group"
 _STEP = "_step"
@@ -100,10 +102,10 @@ def changed_rows(
     recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
-    """Returns what is in sessions, a row for each step at which it is there, with its session's
-    form.
+    """Returns the rows of sessions, a copy for each step at which a row is present, with the form
+    of its session.
 
-    Late tuples that show in a later piece come once, without a step.
+    Late tuples that a later piece will apply have one row, without a step.
     """
     rows = _rows(classified, sessions, aggregate, own, state)
     last = bigint(_NEVER if ended_us is None else ended_us)
@@ -139,8 +141,8 @@ def _rows(
     own: Sequence[str],
     state: DataFrame | None,
 ) -> DataFrame:
-    """Returns a row per stream and session of the tuples on time, and others of the late ones that
-    show at one tick.
+    """Returns a row per stream and session of the tuples on time, and separate rows of the late
+    ones that are applied at the same tick.
     """
     at = F.col(TIMESTAMP)
     is_late = F.col(OUTCOME) == LATE
@@ -186,15 +188,15 @@ def _with_forms(
     sessions: SessionWindows,
     own: Sequence[str],
 ) -> DataFrame:
-    """Adds at which steps a row is there, and the form of its session then: from when until when,
-    whether it shows.
+    """Adds the steps at which a row is present, and the form of its session at each step: its
+    first and last step, and whether it is emitted.
     """
-    # Every step recomputes the sessions of a group from the rows that have arrived by then. A row
-    # is therefore copied into each step from its own on. Groups without late tuples have one step,
-    # so that only the few rows that late tuples touch are copied.
+    # Every step computes the sessions of a group again from the rows that are present by then. So a
+    # row is copied into each step from its first one on. Groups without late tuples have one step,
+    # so only the few rows of groups with late tuples are copied.
     columns = named_columns(own)
     shown_from = F.coalesce(DUE, F.lit(_AGO))
-    # What waits for a later piece is in groups of its own, which change nothing.
+    # Rows that wait for a later piece are in separate groups, which do not affect the others.
     rows = numbered(rows, sessions, [*own, _WAITS], name=_GROUP)
     rows = rows.withColumn(_GROUP, F.when(F.col(_WAITS), -F.col(_GROUP)).otherwise(F.col(_GROUP)))
     steps = F.collect_set(shown_from).over(Window.partitionBy(*columns, _GROUP))
@@ -209,7 +211,7 @@ def _with_forms(
         _ROWS: F.count("*").over(whole),
         FIRED: F.max(FIRED).over(whole),
     })  # fmt: skip
-    # Sessions only grow: where no row was added it is the same.
+    # Sessions only grow, so a session with the same number of rows is unchanged.
     form = Window.partitionBy(*columns, _GROUP, BEGIN, _LAST, _ROWS)
     rows = rows.withColumns({_FROM: F.min(_STEP).over(form), _NUMBER: F.max(_STEP).over(form)})
     rows = rows.withColumn(_UNTIL, F.expr(f"array_min(filter({_STEPS}, step -> step > {_NUMBER}))"))
@@ -238,11 +240,12 @@ def fired_changed(
     aggregate: AggregateSpec,
     own: Sequence[str],
 ) -> DataFrame:
-    """Returns what shows, a row per firing, and a retraction of each form that had shown and is
-    changed (E61, E69).
+    """Returns a row per firing, and a retraction of each emitted form that a later step changed.
+
+    Rules: E61, E69
     """
-    # A form has two events at most: it fires, and a later step takes it back. Both rows are made
-    # from one aggregate, by an array of structs of which those without a time are dropped.
+    # A form has at most two events: it fires, and a later step retracts it. Both rows are created
+    # from one aggregate, as an array of structs; structs without a time are dropped.
     columns = named_columns(own)
     results = aliased(aggregate.results)
     about = (BEGIN, _LAST, _WAS, _AT, _FROM, _UNTIL, FIRED, PANES)
@@ -281,8 +284,9 @@ def left_changed(
     own: Sequence[str],
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns the sessions that have not fired or may still be changed, and the late tuples that
-    wait (E41).
+    """Returns the sessions that have not fired or may still change, and the late tuples that wait.
+
+    Rules: E41
     """
     rows = _ever_shown(reached(rows, ticks, recording_keys, ended_us=None), own)
     rows = rows.withColumn(FIRED_UNTIL, F.coalesce(REACHED, FIRED_UNTIL))
@@ -293,19 +297,19 @@ def left_changed(
         CARRIED: F.lit(True), DUE: F.when(waits, F.col(DUE)),
         IS_SHOWN: F.coalesce(_SHOWS, IS_SHOWN),
         TUPLES: F.when(F.col(_EVER), 0).otherwise(F.col(TUPLES)).cast("bigint"),
-        # Tuples that wait are in no session yet: only those close enough for any session become one
-        # row.
+        # Waiting tuples are not in a session yet. Only those that are close enough to be in the
+        # same session in any case are merged to one row.
         BEGIN: F.when(waits, bucket_of(F.col(FIRST_TS), sessions)).otherwise(F.col(BEGIN)),
     })  # fmt: skip
     return _merged(had, aggregate, own, _GROUP, BEGIN).drop(CARRIED, _GROUP, BEGIN)
 
 
 def waiting_changed(rows: DataFrame, own: Sequence[str]) -> DataFrame:
-    """Returns the tuples on time once, as counts need them: `END` is passed where they have shown
-    by now.
+    """Returns each tuple on time once, for the counts: the watermark has passed `END` if the tuple
+    was emitted.
 
-    `FIRED` says when the first session showed that they are in; null where it was in a piece
-    before, or is not yet.
+    `FIRED` is the instant at which the first session of a tuple was emitted; null if that was in an
+    earlier piece, or has not happened yet.
     """
     materialize = _ever_shown(rows.where(F.col(_STEP).isNotNull()), own).where(F.col(_STEP) == _AGO)
     end_us = F.when(F.col(_EVER), _AGO).otherwise(_NEVER)
@@ -313,8 +317,8 @@ def waiting_changed(rows: DataFrame, own: Sequence[str]) -> DataFrame:
 
 
 def _ever_shown(rows: DataFrame, own: Sequence[str]) -> DataFrame:
-    """Adds whether the tuples on time of a row have shown at one of the steps, and when first in
-    this piece.
+    """Adds whether the tuples on time of a row were emitted at one of the steps, and the first
+    such instant in this piece.
     """
     columns = named_columns((*own, _GROUP, STREAM, CARRIED, FIRST_TS, DUE))
     every_step = Window.partitionBy(*columns)

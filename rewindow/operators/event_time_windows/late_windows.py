@@ -1,5 +1,6 @@
-"""Tuples that are in no window: late ones, and those between two windows (docs/rules/event_time.md
-E5, E20).
+"""Tuples that are in no window: late ones, and those between two windows.
+
+Rules: E5, E20
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TARGET = ("_rw_window_begin_us", "_rw_window_end_us")
-"""Where the windows of a late tuple lie: the begin of the first, the end of the last."""
+"""Range of the windows of a late tuple: the start of the first, the end of the last."""
 BETWEEN = "between_windows"
 
 
 def late_tuples(classified: Lateness, windows: AnyWindows) -> dict[str, DataFrame]:
-    """Returns by stream the late tuples, with the stretch of the windows that they came too late
-    for (E5).
+    """Returns by stream the late tuples, with the range of the windows that they missed.
+
+    Rules: E5
     """
     if not isinstance(windows, EventWindows):
         begin = end = bigint(None)
@@ -49,8 +51,8 @@ def late_tuples(classified: Lateness, windows: AnyWindows) -> dict[str, DataFram
 
 
 def with_between(frame: DataFrame, windows: AnyWindows) -> DataFrame:
-    """Returns classified tuples whose outcome also says which of those on time lie between two
-    windows.
+    """Returns classified tuples. The outcome of tuples on time that are between two windows is
+    `BETWEEN`.
     """
     if not isinstance(windows, EventWindows) or windows.slide_us <= windows.length_us:
         return frame
@@ -60,7 +62,10 @@ def with_between(frame: DataFrame, windows: AnyWindows) -> DataFrame:
 
 
 def tuples_between(classified: Lateness, windows: AnyWindows) -> dict[str, DataFrame]:
-    """Returns by stream the tuples on time that lie between two windows (E20)."""
+    """Returns by stream the tuples on time that are between two windows.
+
+    Rules: E20
+    """
     if not isinstance(windows, EventWindows):
         return map_values(lambda frame: frame.where(F.lit(False)), classified.tuples)
     outside = first_begin(windows) > last_begin(windows)

@@ -1,5 +1,5 @@
-"""Event-time windows as an operator: `event_windows` between input ports, output ports and a
-carried state.
+"""Event-time windows as an operator: connects the function `event_windows` to input ports,
+output ports and state.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PART = "_rw_part"
-"""Which of the two parts of the state a row is of: the watermark's, or what waits for it."""
+"""Part of the state that a row belongs to: the watermark, or the pending tuples."""
 _CLOCK = "clock"
 _WAITING = "pane"
 _US = pa.int64()
 _KINDS = {repeats.IS_LATE: pa.bool_(), changed_sessions.IS_SHOWN: pa.bool_()}
-"""Types of columns of the state that are no whole numbers."""
+"""Types of state columns that are not whole numbers."""
 _TUPLES = re.compile(r"\s*(\d+)\s+tuples?\s*")
 GLOBAL = "global"
 _TRIGGERS = ("allowed_lateness", "early", "early_tuples", "late", "late_tuples")
@@ -53,33 +53,60 @@ _UPDATED = "only_updated_panes"
 
 class AggregateWindows(EventTimeOperator):
     """Aggregates tuples by windows of event time, which fire when the watermark has passed their
-    end (E28, X36).
+    end.
 
-    Ports: `fired` has a row for each firing of a window and key with tuples: keys,
-    `window_begin_us`, `window_end_us` (exclusive), `pane`, `kind`, `fired_us`, and the aggregates;
-    `late` and `errors` as those of `SplitLate`, `late` also with the stretch of the windows that a
-    tuple came too late for. A row belongs to the streaming window in which its window fired, a
-    correction to that of the tick that made it (E43, X29). Where a range of a replay ends nothing
-    fires (E46, X34): what waits is the state, a row for each key and pane, session, or window that
-    may fire again.
+    The port `fired` has a row for each firing of a window and key with tuples: keys,
+    `window_begin_us`, `window_end_us` (exclusive), `pane`, `kind`, `fired_us`, and the aggregates.
+    The ports `late` and `errors` are as those of `SplitLate`; `late` also has the range of the
+    windows that a tuple missed. A row of `fired` belongs to the streaming window in which its
+    window fired, a correction to that of the tick that caused it. At the end of a replay's range
+    that is not the end of the recording, no pending window fires: the state has a row for each key
+    and pane, session, or window that may fire again.
 
-    The port `counts` balances, by key in each streaming window: `pending_before` and `input` are
-    together all other outcomes. These are `on_time`, for tuples whose first window fired in it;
-    those with which tuples that came in it enter no window, as for `SplitLate`; and
-    `pending_after`. No row has 0 tuples (E40, X37).
+    The port `counts` has the number of tuples by key, streaming window and outcome:
+    `pending_before` and `input` add up to all other outcomes. These are `on_time`, for tuples whose
+    first window fired in the streaming window; the outcomes of tuples that enter no window, as for
+    `SplitLate`; and `pending_after`. There are no rows for 0 tuples.
 
     Attributes:
-        length, slide: see `EventWindows`; without a slide the windows tumble. Text such as "100
-            tuples" makes windows of so many tuples, see `CountWindows`; "global" makes one of all,
-            see `GlobalWindow`.
-        allowed_lateness, early, early_tuples, late, late_tuples, accumulation, only_updated_panes:
-            see `EventWindows`: whether and how windows fire more than once.
-        gap, gap_inclusive: see `SessionWindows`; a gap stands in the place of a length. Of the
-            settings above sessions have `allowed_lateness`.
+        streams: names of input ports whose streams share one watermark; without them there is one
+            port, `stream`.
+        event_at: the event timestamp, a column or a SQL expression over the stream's columns.
+        unit: unit of a whole number in `event_at`, counted from 1970.
+        lag: how far the watermark trails the newest timestamp.
+        watermark_interval: interval of arrival time at which the watermark is updated.
+        max_ahead: a timestamp ahead of its arrival by more than this is an error, and so is one
+            that would be close to its arrival in a larger unit; null disables the checks.
+        max_jump: a timestamp ahead of the largest earlier one by more than this is an error; null
+            disables the check.
+        idle_timeout: a stream without tuples for longer than this does not hold the watermark back;
+            needs several streams.
+        arrived_at: column of the arrival.
+        tie: which one is processed first when a tuple arrives at the instant of a watermark update.
+        length: length of a window, a duration. "100 tuples" creates windows that count tuples, see
+            `CountWindows`; "global" creates one window of all tuples, see `GlobalWindow`.
+        slide: distance of the starts of consecutive windows; without it the windows tumble.
+        allowed_lateness: late tuples that are at most this far below the watermark correct their
+            windows.
+        early: windows that have not fired yet emit their present content at the multiples of this
+            duration.
+        early_tuples: windows that have not fired yet emit their present content after this number
+            of tuples, and its multiples.
+        late: windows that have fired emit late tuples at the multiples of this duration; by default
+            at the next watermark update.
+        late_tuples: windows that have fired emit late tuples after this number of tuples, and its
+            multiples.
+        accumulation: content of a window that fires again: the new tuples, all tuples, or all
+            tuples after a retraction of the previous content.
+        only_updated_panes: leave out a firing whose values equal the previous ones.
+        gap: creates sessions instead of windows with a length: a session ends when no tuple of the
+            key follows for this duration. Of the settings above, sessions have `allowed_lateness`
+            only.
+        gap_inclusive: whether a tuple that follows after exactly `gap` belongs to the same session.
         aggregates: by name, one of avg, count, max, min and sum over a column: `{"spent":
             "sum(amount)"}`; `count(*)` counts tuples. Sums of floats depend on the order of
-            addition: take decimals.
-        keys: columns to group by; a null key is one like any other.
+            addition, so use decimals.
+        keys: columns to group by; a null key is a key like any other.
 
     Example::
 
@@ -89,6 +116,8 @@ class AggregateWindows(EventTimeOperator):
         )
         fired = app.add("hours", hours, stream=clicks)["fired"]
         app.output("hours", fired, key=["page", "window_begin_us"])
+
+    Rules: E28, E40, E43, E46, X29, X34, X36, X37
     """
 
     length: Any = None
@@ -146,8 +175,9 @@ class AggregateWindows(EventTimeOperator):
         }
 
     def state_columns(self) -> pa.Schema:
-        """Returns what the watermark is made of, and what waits for it: what a restart needs (E37,
-        E41).
+        """Returns the columns from which the watermark is computed, and those of pending tuples.
+
+        Rules: E37, E41
         """
         of_clock = [(name, _US) for name in clock.STATE if name != STREAM]
         waiting = [(name, _KINDS.get(name, _US)) for name in self._waiting() if name != STREAM]
@@ -155,7 +185,9 @@ class AggregateWindows(EventTimeOperator):
         return pa.schema([*names, *of_clock, *self._key_fields(), *waiting, *self._parts()])
 
     def _waiting(self) -> tuple[str, ...]:
-        """Returns the columns of what waits, beside keys and parts of aggregates."""
+        """Returns the state columns of pending tuples, in addition to keys and parts of
+        aggregates.
+        """
         windows = self.windows()
         if isinstance(windows, SessionWindows):
             return changed_sessions.STATE if windows.allowed_us else sessions.STATE
@@ -169,8 +201,8 @@ class AggregateWindows(EventTimeOperator):
         state: DataFrame | None,
         context: OperatorContext,
     ) -> Mapping[str, DataFrame]:
-        """Returns the windows that fire, the late tuples, and those without a timestamp that can be
-        used.
+        """Returns the windows that fire, the late tuples, the tuples without a usable timestamp,
+        and the counts.
         """
         classified, windows = self._fire(inputs, state, context)
         window = self._window_of("fired_us", context).alias("window_id")
@@ -188,10 +220,11 @@ class AggregateWindows(EventTimeOperator):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns the watermark's state and what waits after the group."""
+        """Returns the state of the watermark and the pending tuples after the group."""
         classified, windows = self._fire(inputs, state, context)
         assert classified.state is not None, "the end of the group is given"
-        # Where the recording has ended nothing waits any more (E35, E45).
+        # At the end of the recording all windows have fired, so no tuple is pending.
+        # Rules: E35, E45
         waiting = state.where(F.lit(False)) if windows.state is None else windows.state
         parts = [
             classified.state.select(F.lit(_CLOCK).alias(PART), *clock.STATE),
@@ -227,7 +260,7 @@ class AggregateWindows(EventTimeOperator):
         """Returns the windows that the properties describe.
 
         Raises:
-            ValueError: they contradict each other.
+            ValueError: the properties contradict each other.
         """
         if self.gap is not None:
             self._refuse(

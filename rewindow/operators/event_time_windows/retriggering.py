@@ -1,12 +1,11 @@
-"""Windows that fire more than once: early, on time, and again for late tuples
-(docs/rules/event_time.md section 7).
+"""Windows that fire more than once: early, on time, and again for late tuples.
 
-Each tuple shows in each of its windows at one instant on the arrival clock, its *due*: with an
-early trigger the next early instant, if the window has not fired by then; else the tick that fires
-the window; and where the window had fired before the tuple came, the first tick that sees the
-tuple, or with late triggers the first instant at which one acts, at last the tick that removes the
-window. So each firing is a plain aggregate by window and due, and what a window shows is a running
-merge over its firings.
+Each tuple is emitted in each of its windows at one instant on the arrival clock, its due time. If
+an early trigger is set and the window has not fired by then, it is the next early instant;
+otherwise the tick that fires the window. If the window had fired before the tuple arrived, it is
+the first tick after the arrival; or, with late triggers, the first instant at which one of them
+fires, at the latest the tick that removes the window. So each firing is a plain aggregate by window
+and due time, and the content of a window is a running merge over its firings.
 """
 
 from __future__ import annotations
@@ -69,10 +68,12 @@ _DUE = "_rw_due_us"
 _PANES = "_rw_panes"
 _MANY = "_rw_many"
 STATE = (STREAM, BEGIN, IS_LATE, _DUE, _PANES, _MANY, TUPLES, FIRED_UNTIL)
-"""Columns of the carried state beside apart, keys and parts: stream and begin of the window;
-whether its tuples came after it had fired; when they show, null for when it fires; how often the
-window has shown what the row holds, 0 for a row that has not been shown; how many tuples it holds;
-those on time whose first window it is; up to which watermark windows have fired."""
+"""Columns of the carried state in addition to `recording_keys`, keys and parts: stream and start
+of the window; whether its tuples arrived after it had fired; their due time, null for the firing
+of the window; how often the window has emitted the content of the row, 0 for a row that was not
+emitted; the number of its tuples; the number of those on time for which it is the first window;
+the watermark up to which windows have fired.
+"""
 _KIND = "_kind"
 _PANE = "_pane"
 _SHOWN = "_shown"
@@ -95,12 +96,12 @@ def pane_rows(
     own: Sequence[str],
     state: DataFrame | None,
 ) -> DataFrame:
-    """Returns what is in windows, a row per stream, key, window and due: the columns of `STATE`,
-    parts, `END`.
+    """Returns the content of windows, a row per stream, key, window and due time: the columns of
+    `STATE`, parts, `END`.
     """
     aggregate.check_merges()
-    # Triggers by count need the tuples one by one, because the number of a tuple decides when it is
-    # shown. They are applied before rows with the same instant are merged.
+    # Triggers by count need single tuples, because the number of a tuple decides when it is
+    # emitted. They are applied before rows with the same instant are merged.
     parts = []
     for name, frame in classified.tuples.items():
         parts.append(_tuples(frame, name, classified.clock, windows, aggregate, own))
@@ -135,8 +136,10 @@ def _tuples(
     aggregate: AggregateSpec,
     own: Sequence[str],
 ) -> DataFrame:
-    """Returns the tuples of a stream that enter windows, on time and late ones that are allowed
-    (E49).
+    """Returns the tuples of a stream that enter windows: those on time, and late ones within the
+    allowed lateness.
+
+    Rules: E49
     """
     allowed = (F.col(OUTCOME) == LATE) & (F.col(TIMESTAMP) >= F.col(WATERMARK) - windows.allowed_us)
     on_time = F.col(OUTCOME) == ON_TIME
@@ -164,7 +167,10 @@ def _tuples(
 
 
 def tick_after(clock: ArrivalClock, arrived_us: Column) -> Column:
-    """Returns the first tick that sees a tuple (E15, X29)."""
+    """Returns the first tick that includes a tuple.
+
+    Rules: E15, X29
+    """
     return (
         marks.tick_of(clock.settings, arrived_us, clock.origin_us) * clock.settings.interval_us
         + clock.origin_us
@@ -172,7 +178,10 @@ def tick_after(clock: ArrivalClock, arrived_us: Column) -> Column:
 
 
 def _early_after(clock: ArrivalClock, windows: Repeating) -> Column:
-    """Returns the first early instant that sees a tuple, null without early triggers (E56)."""
+    """Returns the first early instant that includes a tuple, null without early triggers.
+
+    Rules: E56
+    """
     return (
         bigint(None)
         if windows.early is None
@@ -181,8 +190,10 @@ def _early_after(clock: ArrivalClock, windows: Repeating) -> Column:
 
 
 def _late_after(clock: ArrivalClock, windows: Repeating) -> Column:
-    """Returns the first late instant that sees a tuple, which is a tick without late triggers (E56,
-    E58).
+    """Returns the first late instant that includes a tuple. Without late triggers it is a tick;
+    with a trigger by count only, it is null.
+
+    Rules: E56, E58
     """
     if windows.late is None and windows.late_tuples is not None:
         return bigint(None)
@@ -204,10 +215,12 @@ def _numbered(
     aggregate: AggregateSpec,
     own: Sequence[str],
 ) -> DataFrame:
-    """Adds which one of its window each tuple is, in the order of arrival, behind those of the
-    pieces before (E57).
+    """Adds the number of each tuple in its window, in the order of arrival, after those of earlier
+    pieces.
 
-    Late tuples of a window come after all others of it, as the watermark only rises.
+    Late tuples of a window are numbered after all others of it, because the watermark only rises.
+
+    Rules: E57
     """
     window = Window.partitionBy(*named_columns(own), BEGIN)
     order = window.orderBy(_ARRIVED, STREAM, *aggregate.parts).rowsBetween(
@@ -222,10 +235,13 @@ def _numbered(
 
 
 def _early_by_count(rows: DataFrame, every: int, own: Sequence[str]) -> DataFrame:
-    """Lets rows show at the arrival that makes up a multiple of tuples, if that is earlier (E57).
+    """Sets the due time of rows to the arrival of the tuple that completes a multiple, if that is
+    earlier.
 
-    What of the pieces before has not been shown belongs to the last multiple, which was not
-    reached.
+    Tuples of earlier pieces that were not emitted belong to the last multiple, which was not
+    complete.
+
+    Rules: E57
     """
     rows = rows.withColumn(_MULTIPLE, floor_div(F.col(_NUMBER) + every - 1, every))
     of_multiple = Window.partitionBy(
@@ -246,12 +262,14 @@ def _late_by_count(
     clock: ArrivalClock,
     own: Sequence[str],
 ) -> DataFrame:
-    """Lets late rows show at the first tick that sees one that makes up a multiple of tuples, if
-    that is earlier (E57).
+    """Sets the due time of late rows to the first tick after a tuple has completed a multiple, if
+    that is earlier.
 
-    That tick shows all that it sees. A tuple that a late instant shows before its tick calls for
-    none. What of the pieces before waits for an instant shows there together with what comes until
-    then.
+    That tick emits all late tuples up to it. A tuple that a late instant emits before its tick does
+    not trigger a firing. Tuples of earlier pieces that wait for an instant are emitted there
+    together with tuples that arrive until then.
+
+    Rules: E57
     """
     is_carried = F.col(CARRIED)
     emit_at = F.col(_DUE)
@@ -267,7 +285,8 @@ def _late_by_count(
             _CALLED: F.when(waits, F.when(is_carried, emit_at).when(makes_up, tick)),
         }
     )
-    # From behind: the smallest of all that follow would be looked for anew for each row.
+    # In descending order, because Spark computes a minimum over all following rows again for each
+    # row.
     order = Window.partitionBy(*named_columns(own), BEGIN).orderBy(F.desc(_SEEN))
     called_us = F.min(_CALLED).over(order.rangeBetween(Window.unboundedPreceding, 0))
     return rows.withColumn(
@@ -285,10 +304,12 @@ def emit_at_rows(
     recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
-    """Adds when each row shows: its due, what kind of firing that is, and whether it shows in this
+    """Adds the due time of each row, the kind of that firing, and whether it is emitted in this
     piece.
 
-    A late row shows at last at the tick that removes its window (E53, E58).
+    A late row is emitted at the latest by the tick that removes its window.
+
+    Rules: E53, E58
     """
     rows = rows.withColumn(
         _LIMIT,
@@ -335,8 +356,8 @@ def _closing(
     aggregate: AggregateSpec,
     own: Sequence[str],
 ) -> DataFrame:
-    """Returns an empty row for each window that fires on time, which it does with nothing new
-    too.
+    """Returns an empty row for each window that fires on time, because it fires even without new
+    tuples.
     """
     columns = [
         *named_columns(own),
@@ -364,8 +385,9 @@ def fired_rows(
     aggregate: AggregateSpec,
     own: Sequence[str],
 ) -> DataFrame:
-    """Returns what windows show, a row per firing, and a retraction of what was shown before (E59
-    to E61, E65, E66).
+    """Returns a row per firing of a window, and a retraction of the previous content.
+
+    Rules: E59 to E61, E65, E66
     """
     columns = named_columns(own)
     firings = _firings(rows, windows, aggregate, own=own).where(_UPDATES)
@@ -394,11 +416,13 @@ def _firings(
     aggregate: AggregateSpec,
     own: Sequence[str],
 ) -> DataFrame:
-    """Returns a row per firing, and one of what had shown before: running values, pane, whether it
-    shows (E62).
+    """Returns a row per firing, and one for earlier firings: running values, pane, and whether it
+    is emitted.
+
+    Rules: E62
     """
-    # One aggregate for each firing, and a running merge over the firings of a window. The panes of
-    # earlier pieces are one more row before all others, so that the running values include them.
+    # One aggregate per firing, and a running merge over the firings of a window. The panes of
+    # earlier pieces are a row before all others, so that the running values include them.
     columns = named_columns(own)
     merged = aliased(aggregate.merged)
     past = rows.where(F.col(_PANES) > 0).withColumns({_DUE: F.lit(_AGO), _KIND: F.lit("")})
@@ -431,8 +455,8 @@ def _with_values(
     aggregate: AggregateSpec,
     ending: str,
 ) -> DataFrame:
-    """Adds what a firing shows, of the running parts with this ending, as a struct of their
-    name.
+    """Adds the emitted values of a firing, computed from the running parts with this ending, as
+    a struct.
     """
     values = {}
     for part in aggregate.functions:
@@ -460,8 +484,8 @@ def _running(
 
 
 def _structs(aggregate: AggregateSpec, windows: Repeating) -> list[Column]:
-    """Returns the rows of a firing; a retraction of the pane before, which is below 0 where there
-    is none.
+    """Returns the rows of a firing: its content, preceded by a retraction of the previous pane.
+    The pane of the retraction is below 0 if there is no previous pane.
     """
 
     def shown(kind: Column, pane: Column, end: str) -> Column:
@@ -486,10 +510,12 @@ def left_rows(
     own: Sequence[str],
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns what the next piece needs: what has not been shown, and windows that may show again
-    (E41).
+    """Returns the rows that the next piece needs: content that was not emitted, and windows that
+    may fire again.
+
+    Rules: E41
     """
-    # Rows that were shown are kept as one row with the number of panes so far: a later firing has
+    # Emitted rows are merged to one row with the number of panes so far, because a later firing has
     # to number its pane and to retract the last one. Windows that cannot fire again are dropped.
     of_window = Window.partitionBy(*named_columns(own), BEGIN)
     fresh = F.size(F.collect_set(F.when(F.col(_SHOWN), F.col(_DUE))).over(of_window))

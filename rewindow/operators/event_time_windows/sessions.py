@@ -1,12 +1,13 @@
-"""Sessions: windows that begin with a tuple and end a gap after their last
-(docs/rules/event_time.md section 8).
+"""Sessions: windows that start with a tuple and end a gap after their last tuple.
 
-A tuple on time never comes into a session that has fired: it is not before the watermark, and that
-is not before the session's end. So sessions are those of the sorted tuples on time, whatever their
-order of arrival (E70).
+A tuple on time never belongs to a session that has fired: its timestamp is not below the watermark,
+and the watermark is not below the session's end. So the sessions depend only on the sorted tuples
+on time, not on the order of their arrival.
 
-How it scales: tuples of a key within one multiple of the gap are always in the same session, and
-are aggregated first. Only these aggregates are sorted, those of a key in one partition.
+Tuples of a key within one multiple of the gap are always in the same session, so they are
+aggregated first. Only these aggregates are sorted, those of a key in one partition.
+
+Rules: E70
 """
 
 from __future__ import annotations
@@ -40,10 +41,12 @@ if TYPE_CHECKING:
 FIRST_TS = "_rw_first_us"
 LAST_TS = "_rw_last_us"
 TICKS_APART_US = 1_000_000
-"""Ticks that raise the watermark lie hardly closer together in event time."""
+"""Assumed minimal distance, in event time, of ticks that raise the watermark."""
 STATE = (STREAM, FIRST_TS, LAST_TS, TUPLES)
-"""Columns of the carried state beside apart, keys and parts of aggregates: stream, its first and
-last timestamp in a session that has not fired, and how many tuples."""
+"""Columns of the carried state in addition to `recording_keys`, keys and parts of aggregates:
+the stream, its first and last timestamp in a session that has not fired, and the number of
+tuples.
+"""
 _IS_NEW = "_is_new"
 _NUMBER = "_number"
 _BUCKET = "_bucket"
@@ -56,8 +59,8 @@ def session_rows(
     own: Sequence[str],
     state: DataFrame | None,
 ) -> DataFrame:
-    """Returns rows of tuples close to each other with the session that they are in: `BEGIN`, `END`,
-    `LAST_TS`.
+    """Returns rows that aggregate tuples close to each other, with the session of each row:
+    `BEGIN`, `END`, `LAST_TS`.
     """
     rows = _buckets(_tuples(classified, sessions, aggregate, own), aggregate, own)
     if state is not None:
@@ -71,8 +74,8 @@ def session_rows(
 
 
 def bucket_of(at: Column, sessions: SessionWindows) -> Column:
-    """Returns the multiple of the gap that a timestamp lies in: tuples of a key in one are always
-    in one session.
+    """Returns the multiple of the gap at or below a timestamp. Tuples of a key with the same
+    multiple are always in one session.
     """
     return at - F.pmod(at, F.lit(sessions.gap_us))
 
@@ -83,8 +86,9 @@ def numbered(
     by: Sequence[str],
     name: str,
 ) -> DataFrame:
-    """Adds the number of the session that a row is in, among those of the columns `by` (E67,
-    E68).
+    """Adds the number of a row's session among those with the same values of the columns `by`.
+
+    Rules: E67, E68
     """
     order = Window.partitionBy(*named_columns(by)).orderBy(
         FIRST_TS,
@@ -93,7 +97,7 @@ def numbered(
     apart_us = F.col(FIRST_TS) - F.max(LAST_TS).over(
         order.rowsBetween(Window.unboundedPreceding, -1)
     )
-    # The first row of a key opens its first session; two rows may be equal, so the number counts
+    # The first row of a key opens its first session. Two rows may be equal, so the number counts
     # rows, not timestamps.
     opens = or_true(apart_us >= sessions.behind_us).cast("int")
     return (
@@ -128,8 +132,8 @@ def _buckets(
     aggregate: AggregateSpec,
     own: Sequence[str],
 ) -> DataFrame:
-    """Returns a row per stream, key and multiple of the gap where aggregates merge, else the rows
-    as they are.
+    """Returns a row per stream, key and multiple of the gap if aggregates merge; otherwise the
+    unchanged rows.
     """
     if not aggregate.merges:
         return rows.drop(_BUCKET)
@@ -152,8 +156,9 @@ def fired_sessions(
     recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
-    """Returns the sessions that fire: at the first tick whose watermark is not below their end
-    (E28, E67).
+    """Returns the sessions that fire: each at the first tick whose watermark is not below its end.
+
+    Rules: E28, E67
     """
     columns = named_columns(own)
     results = aliased(aggregate.results)
@@ -195,7 +200,10 @@ def left_sessions(
     own: Sequence[str],
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns the sessions that have not fired (E41)."""
+    """Returns the sessions that have not fired.
+
+    Rules: E41
+    """
     waiting = reached(rows, ticks, recording_keys, ended_us=None).where(
         F.col(REACHED).isNull() | (F.col(END) > F.col(REACHED))
     )

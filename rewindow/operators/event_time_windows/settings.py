@@ -1,6 +1,4 @@
-"""Settings of windows over event time: how long they are, and where they begin
-(docs/rules/event_time.md).
-"""
+"""Settings of windows over event time: their length, their start, and their triggers."""
 
 from __future__ import annotations
 
@@ -20,13 +18,15 @@ from pydantic import (
 from rewindow.operators.setting_errors import HintedValueError, refusal, seconds
 
 TUPLES_MAX = 2**31 - 1
-"""A window of so many tuples has so many at most."""
+"""Largest length of a window that counts tuples."""
 OVERLAP_MAX = 10_000
-"""A tuple lies in so many windows at most."""
+"""Largest number of windows that a tuple may be in."""
 
 
 class _Repeating(BaseModel):
-    """When windows fire beside on time, and what they show then."""
+    """Triggers of windows that fire also at other times than on time, and the content of these
+    firings.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -89,12 +89,12 @@ class _Repeating(BaseModel):
 
     @property
     def is_early(self) -> bool:
-        """Whether windows show before they fire on time."""
+        """Whether windows are emitted before they fire on time."""
         return self.early is not None or self.early_tuples is not None
 
     @property
     def fires_once(self) -> bool:
-        """Whether each window is shown once, when it fires on time."""
+        """Whether each window is emitted once, when it fires on time."""
         return self.allowed_lateness == 0 and not self.is_early
 
     @property
@@ -104,47 +104,50 @@ class _Repeating(BaseModel):
 
     @property
     def behind_us(self) -> int:
-        """How far behind a window's end the watermark must be to fire it."""
+        """Microseconds by which the watermark must exceed a window's end to fire it."""
         return 0
 
 
 class EventWindows(_Repeating):
-    """Windows [begin, end) of one length that begin at the multiples of a slide since 1970-01-01
-    UTC (E63, X36).
+    """Windows [begin, end) of one length that start at the multiples of a slide since 1970-01-01
+    UTC.
 
-    A slide as long as the windows makes them tumble; a shorter one makes them overlap, whether or
-    not it divides them.
+    If the slide equals the length, the windows tumble. If it is shorter, they overlap; it need not
+    divide the length.
 
     Attributes:
-        length: how long a window is, in seconds or as text such as "1 h".
-        slide: how far one window begins after the other.
-        sampling: a slide longer than the windows is meant; tuples between two windows are counted
-            as such (E20).
-        allowed_lateness: a late tuple that lies behind the watermark by so much at most corrects
-            the windows that have fired, and enters those that have not (E49).
-        early: windows that have not fired yet show what they have at the multiples of so long on
-            the arrival clock, each if there is something new (E58); never unless set.
-        early_tuples: windows that have not fired yet show what they have when the number of their
-            tuples of a key reaches a multiple of it (E57); never unless set. Tuples that arrive at
-            one instant are ordered by stream and by what they add.
-        late: windows that have fired show late tuples at the multiples of so long on the arrival
-            clock, together (E56, E58). With neither this nor `late_tuples`, at the next tick.
-        late_tuples: windows that have fired show late tuples, together, at the first tick that sees
-            that the number of their tuples of a key, those on time too, has reached another
-            multiple of it (E57). Where `late` is set too, both act. What is left shows at the tick
-            that removes the window: when the watermark has passed its end by `allowed_lateness`; or
-            where the recording ends.
-        accumulation: what a window shows that fires again: `discarding`, what is new (E59);
-            `accumulating`, the whole (E60); `retracting`, the whole, and before it what was shown
-            last as a row of the kind `retraction` (E61).
-        only_updated_panes: a firing whose values are those that were shown last is left out, also
-            the one on time (E62).
+        length: length of a window, in seconds or as text such as "1 h".
+        slide: distance of the starts of consecutive windows.
+        sampling: confirms that the slide is longer than the windows; tuples between two windows are
+            then counted as such.
+        allowed_lateness: a late tuple that is at most this far below the watermark corrects the
+            windows that have fired, and enters those that have not.
+        early: windows that have not fired yet emit their present content at the multiples of this
+            duration on the arrival clock, if a tuple was added; None disables it.
+        early_tuples: windows that have not fired yet emit their present content when the number of
+            their tuples of a key reaches a multiple of this number; None disables it. Tuples with
+            the same arrival are ordered by stream and by their contribution to the aggregates.
+        late: windows that have fired emit late tuples together at the multiples of this duration on
+            the arrival clock. If neither this nor `late_tuples` is set, they do so at the next
+            tick.
+        late_tuples: windows that have fired emit late tuples together at the first tick after the
+            number of their tuples of a key, including those on time, has reached another multiple
+            of this number. If `late` is set too, both are triggers. The remaining late tuples are
+            emitted at the tick that removes the window, when the watermark has passed its end by
+            `allowed_lateness`, or at the end of the recording.
+        accumulation: content of a window that fires again: `discarding`, the new tuples only;
+            `accumulating`, all tuples; `retracting`, all tuples, after a row of the kind
+            `retraction` with the previous content.
+        only_updated_panes: leaves out a firing whose values equal the previous ones, also the one
+            on time.
 
     Example:
         EventWindows(length="1 h", slide="15 min")
 
     Raises:
         InputError: a setting is wrong.
+
+    Rules: E20, E49, E56 to E63, X36
     """
 
     length: Decimal
@@ -196,30 +199,34 @@ class EventWindows(_Repeating):
 
     @property
     def pane_us(self) -> int:
-        """The longest stretch whose tuples are always in the same windows."""
+        """The longest stretch of event time whose tuples are always in the same windows, in
+        microseconds.
+        """
         return gcd(self.length_us, self.slide_us)
 
 
 class ApexWindows(EventWindows):
-    """Windows as Apache Apex fires them, to compare with: when the watermark is beyond their end,
-    not at it (E53).
+    """Windows as Apache Apex fires them, for comparison: when the watermark is after their end, not
+    at it.
 
-    Apex moves its watermark at the end of a streaming window only (E51, E55): give `EventTime` the
-    width of the streaming windows as watermark_interval, the fixed difference as lag, and
-    tie="tick_first". What is late by more than the lateness is no part of any window, and is kept
-    as a late tuple (E54).
+    Apex moves its watermark only at the end of a streaming window. To reproduce that, set
+    `EventTime` to the width of the streaming windows as watermark_interval, the fixed difference as
+    lag, and tie="tick_first". A tuple that is late by more than the lateness is not part of any
+    window, and is kept as a late tuple.
 
     Attributes:
         length, slide, early, early_tuples, late, late_tuples, accumulation, only_updated_panes: see
             `EventWindows`.
-        lateness: a tuple may lie so far behind the watermark; None, as in Apex, lets all tuples in,
-            and removes no window, so that the state grows with the number of windows (E52).
+        lateness: how far a tuple may be below the watermark. None accepts all tuples, as in Apex,
+            and removes no window, so the state grows with the number of windows.
 
     Example:
         ApexWindows(length="1 h", slide="1 h", lateness="10 min")
 
     Raises:
         InputError: a setting is wrong.
+
+    Rules: E51 to E55
     """
 
     lateness: Decimal | None = None
@@ -237,25 +244,25 @@ class ApexWindows(EventWindows):
 
     @property
     def fires_once(self) -> bool:
-        """False: a late tuple shows in its windows, whatever has fired."""
+        """False, because a late tuple is emitted in its windows even after they have fired."""
         return False
 
     @property
     def allowed_us(self) -> int:
-        """The lateness in microseconds; longer than any, where all tuples are let in."""
+        """The lateness in microseconds; a value above all others if all tuples are accepted."""
         return 1 << 61 if self.lateness is None else int(self.lateness * 1_000_000)
 
     @property
     def behind_us(self) -> int:
-        """A microsecond: a watermark that is equal to the end does not fire the window."""
+        """One microsecond: a watermark that equals the end does not fire the window."""
         return 1
 
 
 class GlobalWindow(_Repeating):
-    """One window of all tuples of a key; only the end of the recording closes it (E64).
+    """One window of all tuples of a key, which fires on time only at the end of the recording.
 
-    Before, it shows what it has by its triggers: `early` and `early_tuples`, and with
-    `accumulation`, as for `EventWindows`. As it has not fired, late tuples within
+    Before, its triggers emit its present content: `early` and `early_tuples`, and with
+    `accumulation`, as for `EventWindows`. Because it has not fired, late tuples within
     `allowed_lateness` enter it like others.
 
     Example:
@@ -263,6 +270,8 @@ class GlobalWindow(_Repeating):
 
     Raises:
         InputError: a setting is wrong.
+
+    Rules: E64
     """
 
     @model_validator(mode="after")
@@ -276,47 +285,49 @@ class GlobalWindow(_Repeating):
 
     @property
     def fires_once(self) -> bool:
-        """False: it is computed like windows that show more than once."""
+        """False, because it is computed like windows that fire more than once."""
         return False
 
     @property
     def begin_us(self) -> int:
-        """A begin before all timestamps."""
+        """A start before all timestamps."""
         return -(1 << 62)
 
     @property
     def length_us(self) -> int:
-        """A length that ends it behind all timestamps."""
+        """A length with which the window ends after all timestamps."""
         return (1 << 63) - 1
 
     @property
     def slide_us(self) -> int:
-        """As long: there is no next one."""
+        """The length, because there is only one window."""
         return self.length_us
 
     @property
     def pane_us(self) -> int:
-        """As long: all tuples are in it."""
+        """The length, because all tuples are in the window."""
         return self.length_us
 
 
 class CountWindows(BaseModel):
-    """Windows of so many tuples of a key, in the order of event time: each ends with the last of a
-    slide (E13, E14).
+    """Windows with a fixed number of tuples of a key, in the order of event time. A window ends
+    after every `slide` tuples.
 
-    The window that ends with the slide's n-th repetition holds the last `length` tuples up to
-    there; the first ones are shorter, where the slide is.
+    The n-th window contains the last `length` tuples up to number n times `slide`. If the slide is
+    shorter than the length, the first windows are shorter.
 
     Attributes:
-        length: how many tuples.
-        slide: after how many tuples the next window ends; by default `length`, so that they tumble
-            (E19).
+        length: number of tuples in a window.
+        slide: number of tuples from the end of a window to the end of the next one; by default
+            `length`, so that the windows tumble.
 
     Example:
         CountWindows(length=100, slide=10)
 
     Raises:
         InputError: a setting is wrong.
+
+    Rules: E13, E14, E19
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -353,26 +364,29 @@ class CountWindows(BaseModel):
 
     @property
     def pane(self) -> int:
-        """The longest run of tuples that are always in the same windows."""
+        """The largest number of consecutive tuples that are always in the same windows."""
         return gcd(self.length, self.slide)
 
 
 class SessionWindows(BaseModel):
-    """Windows that begin with a tuple of a key and end a gap after their last one (E67).
+    """Windows that start with a tuple of a key and end a gap after their last tuple.
 
     Attributes:
-        gap: a tuple that comes so long after the one before it, or longer, begins a new session.
-        gap_inclusive: one that comes exactly so long after it belongs to the same session, as in
-            Spark (E68).
-        allowed_lateness: a late tuple that lies behind the watermark by so much at most makes a
-            session longer, joins two, or makes one of its own. One that has fired is taken back
-            then, with a row of the kind `retraction`, and the new one fires (E49, E69).
+        gap: a tuple that follows the previous one after this duration or later starts a new
+            session.
+        gap_inclusive: whether a tuple that follows after exactly this duration belongs to the same
+            session, as in Spark.
+        allowed_lateness: a late tuple that is at most this far below the watermark extends a
+            session, joins two, or starts one. If a changed session has fired, it is retracted by a
+            row of the kind `retraction`, and the new one fires.
 
     Example:
         SessionWindows(gap="30 min")
 
     Raises:
         InputError: a setting is wrong.
+
+    Rules: E49, E67 to E69
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -407,8 +421,8 @@ class SessionWindows(BaseModel):
 
     @property
     def behind_us(self) -> int:
-        """How far behind a session's last tuple the watermark must be to fire it; no tuple as far
-        behind joins it.
+        """Microseconds by which the watermark must exceed a session's last tuple to fire it. A
+        tuple that is this far after the last one does not join the session.
         """
         return self.gap_us + int(self.gap_inclusive)
 

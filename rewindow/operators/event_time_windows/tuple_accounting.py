@@ -1,13 +1,15 @@
-"""What became of tuples in each streaming window, and how many wait behind it: a balance (E40,
-X37).
+"""Per-window tuple accounting: pending and input tuples equal the sum of all outcomes.
 
-Of each stream and key, in each window, `pending_before` and `input` are together all other
-outcomes. How many wait behind a window is known without what waited before the piece: of those that
-wait or fire in the piece, the ones that fire later or not at all, without those that come later. So
-where a recording is cut changes nothing.
+In each window, for each stream and key, `pending_before` and `input` add up to all other outcomes.
+The number of tuples that are pending after a window needs no count from earlier pieces: of the
+tuples that are pending or fire in the piece, it is the number of those that fire later or never,
+minus those that arrive later. So the counts do not depend on the division of a recording into
+pieces.
 
-How it scales: one aggregation of the tuples by the window of their arrival, one of what windows
-hold by the window in which it fires, and a running sum over these.
+One aggregation counts the tuples by the window of their arrival, another one by the window in which
+their first window fires, and a running sum combines both.
+
+Rules: E40, X37
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ WINDOW_ID = "window_id"
 INPUT = "input"
 BEFORE = "pending_before"
 AFTER = "pending_after"
-"""Outcomes of a balance beside those of tuples."""
+"""Outcomes in addition to those of single tuples."""
 _LEFT = (*excluding(OUTCOMES, (ON_TIME,)), BETWEEN)
 """Outcomes of tuples that enter no window."""
 _SETTLED = "_n_settled"
@@ -52,27 +54,28 @@ def tuple_accounting(
     window_of: Callable[[str], Column],
     by: Sequence[str],
 ) -> DataFrame:
-    """Returns tuples by stream, streaming window, the columns `by` and outcome; of 0 tuples there
-    is no row.
+    """Returns the number of tuples by stream, streaming window, the columns `by` and outcome,
+    without rows for 0 tuples.
 
     Columns: `stream STRING`, `window_id BIGINT`, those of `by`, `outcome STRING`, `tuples BIGINT`,
-    `late_by_us_max BIGINT`. What comes and what leaves at once counts in the window of its arrival,
-    `on_time` in the one in which the first window of a tuple fires.
+    `late_by_us_max BIGINT`. A tuple that enters no window counts in the window of its arrival,
+    `on_time` in the streaming window in which the first window of a tuple fires.
 
     Args:
         classified: tuples with a column `window_id`.
-        windows: which windows they enter.
-        settled: the tuples that waited before the piece or came in it, and when the first window of
-            each fires: by of apart and keys, `STREAM`, `TUPLES`, `FIRED`, which is null where it
-            does not fire.
+        windows: the windows that they enter.
+        first_fired_tuples: the tuples that were pending before the piece or arrived in it, and the
+            time when the first window of each fires: by `recording_keys` and keys, `STREAM`,
+            `TUPLES`, `FIRED`, which is null if it does not fire.
         window_of: returns the streaming window of a column of instants on the arrival clock.
-        by: columns of apart and keys.
+        by: columns of `recording_keys` and keys.
     """
     columns = [STREAM, WINDOW_ID, *map(quoted_column, by)]
     fires_in = F.when(F.col(FIRED).isNotNull(), window_of(FIRED)).alias(WINDOW_ID)
-    # Arrivals and firings are counted by their own window, and both counts meet in one row for each
-    # window. The tuples that wait after a window are those that fire later, less those that arrive
-    # later. Rows of 0 tuples contain late ones, or those that are in later windows too.
+    # Arrivals and firings are counted by the window in which they happen, and both counts are
+    # combined in one row per window. The tuples that are pending after a window are those that fire
+    # later, minus those that arrive later. A row with 0 tuples has only late tuples, or tuples
+    # whose first window is another one.
     first_fired_tuples = first_fired_tuples.where(f"{TUPLES} > 0")
     fired = first_fired_tuples.groupBy(STREAM, fires_in, *columns[2:]).agg(
         F.sum(TUPLES).alias(_SETTLED)
@@ -82,7 +85,7 @@ def tuple_accounting(
     for name in (*map(_n, (INPUT, ON_TIME, *_LEFT)), _SETTLED):
         totals.append(F.expr(f"coalesce(sum({name}), 0) AS {name}"))
     rows = rows.groupBy(*columns).agg(*totals, F.max(_LATE_BY).alias(_LATE_BY))
-    # From behind: a sum over all that follows would be made anew for each row.
+    # In descending order, because Spark computes a sum over all following rows again for each row.
     order = Window.partitionBy(STREAM, *columns[2:]).orderBy(F.desc_nulls_first(WINDOW_ID))
     change = F.expr(f"{_SETTLED} - {_n(ON_TIME)}")
     later = F.sum(change).over(order.rowsBetween(Window.unboundedPreceding, -1))
@@ -95,7 +98,7 @@ def _n(outcome: str) -> str:
 
 
 def _came(classified: Lateness, windows: AnyWindows, by: Sequence[str]) -> DataFrame:
-    """Returns how many tuples came in each window, and how many of them with each outcome."""
+    """Returns the number of tuples that arrived in each window, in total and for each outcome."""
     totals = []
     for outcome in (ON_TIME, *_LEFT):
         totals.append(F.expr(f"count_if({OUTCOME} = '{outcome}') AS {_n(outcome)}"))
@@ -113,7 +116,7 @@ def _came(classified: Lateness, windows: AnyWindows, by: Sequence[str]) -> DataF
 
 
 def _structs() -> str:
-    """Returns an array of the outcomes that have tuples, as SQL."""
+    """Returns a SQL array of the outcomes that have tuples."""
     names = (INPUT, *_LEFT, AFTER)
     counts = dict(zip(names, map(_n, names), strict=True))
     counts |= {ON_TIME: _SETTLED, BEFORE: f"{_n(AFTER)} + {_SETTLED} - {_n(ON_TIME)}"}

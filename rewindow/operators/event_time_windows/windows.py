@@ -1,17 +1,19 @@
-"""Windows over event time, fired when the live system would have fired them
-(docs/rules/event_time.md).
+"""Windows over event time, fired when the live system would have fired them.
 
-classified = lateness({"clicks": clicks}, time, end_us=end_us) hours = event_windows(classified,
-EventWindows(length="1 h", slide="1 h"), {"clicks": ("count", "*")}, keys=["country"])
-hours.fired.show()
+Example:
+    classified = lateness({"clicks": clicks}, time, end_us=end_us)
+    windows = EventWindows(length="1 h", slide="1 h")
+    hours = event_windows(classified, windows, {"clicks": ("count", "*")}, keys=["country"])
+    hours.fired.show()
 
-A tuple on time lies in no window that has fired: its timestamp is not below the watermark, a fired
-window's end is not above it. So a window holds a plain aggregate of the tuples on time, and only
-the tick that fires it and what is left for the next piece depend on the watermark.
+A tuple on time is in no window that has fired: its timestamp is not below the watermark, and a
+fired window's end is not above it. So a window is a plain aggregate of the tuples on time, and only
+the tick that fires it and the remaining state depend on the watermark.
 
-How it scales: tuples are aggregated by key and pane, the longest stretch of event time whose tuples
-share their windows; panes are spread over their windows and aggregated again. Where a tuple lies in
-few windows, panes would hardly be fewer than tuples: these are spread at once. No tuple is sorted.
+Tuples are aggregated by key and pane, the longest stretch of event time whose tuples are in the
+same windows. Panes are copied into their windows and aggregated again. If a tuple is in few
+windows, there would be hardly fewer panes than tuples, so the tuples themselves are copied. No
+tuple is sorted.
 """
 
 from __future__ import annotations
@@ -79,28 +81,32 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 STATE = (STREAM, PANE, TUPLES, FIRED_UNTIL)
-"""Columns of the carried state beside apart, keys and parts of aggregates: stream, begin of the
-pane, how many tuples it holds, and up to which watermark its windows have fired; null for none."""
+"""Columns of the carried state in addition to `recording_keys`, keys and parts of aggregates:
+stream, start of the pane, number of its tuples, and the watermark up to which its windows have
+fired; null if none has.
+"""
 _TICKS_APART_US = 1_000_000
-"""Ticks that raise the watermark lie hardly closer together in event time."""
+"""Assumed minimal distance, in event time, of ticks that raise the watermark."""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows that a piece of a recording fired, and what is left.
+    """Windows that a piece of a recording fired, and the remaining state.
 
     Attributes:
-        fired: a row per firing of a window and key that has tuples: the columns of apart and keys,
-            `window_begin_us BIGINT`, `window_end_us BIGINT` (exclusive; both null for the global
-            window), `pane INT` (0, counting on where windows fire again; of windows of so many
-            tuples their number), `kind STRING` (on_time; early, late, retraction), `fired_us
-            BIGINT` (when on the arrival clock: it tells the streaming window, E43), and the
-            aggregates.
-        state: what the next piece needs (E41); None where the recording has ended, for then nothing
-            is left (E45).
-        late: by stream, the late tuples as `lateness` shows them, with the stretch of the windows
-            that they missed.
-        between: by stream, the tuples on time that lie between two windows (E20).
+        fired: a row per firing of a window and key that has tuples: the columns of `recording_keys`
+            and keys, `window_begin_us BIGINT`, `window_end_us BIGINT` (exclusive; both null for the
+            global window), `pane INT` (number of the firing of a window, from 0; for windows that
+            count tuples, the number of the window), `kind STRING` (on_time; early, late,
+            retraction), `fired_us BIGINT` (instant on the arrival clock, which decides the
+            streaming window), and the aggregates.
+        state: rows that the next piece needs; None if the recording has ended, because nothing is
+            then pending.
+        late: by stream, the late tuples as in `Lateness.late`, with the range of the windows that
+            they missed.
+        between: by stream, the tuples on time that are between two windows.
+
+    Rules: E20, E41, E43, E45
     """
 
     fired: DataFrame
@@ -114,27 +120,27 @@ class Windows:
 
     @cached_property
     def state(self) -> DataFrame | None:
-        """What the next piece needs."""
+        """The rows that the next piece needs; None if the recording has ended."""
         return None if self._ended_us is not None else self._left()
 
     @cached_property
     def late(self) -> dict[str, DataFrame]:
-        """The late tuples."""
+        """By stream, the late tuples."""
         return late_tuples(self._classified, self._windows)
 
     @cached_property
     def between(self) -> dict[str, DataFrame]:
-        """The tuples that are in no window."""
+        """By stream, the tuples on time that are in no window."""
         return tuples_between(self._classified, self._windows)
 
     def by_window(self, window_of: Callable[[str], Column], *by: str) -> DataFrame:
-        """Returns `counts` for each streaming window, see `balance`; tuples need a column
+        """Returns `counts` for each streaming window, see `tuple_accounting`; tuples need a column
         `window_id`.
 
         Args:
             window_of: returns the streaming window of a column of instants on the arrival clock, in
                 microseconds.
-            by: columns of apart and keys.
+            by: columns of `recording_keys` and keys.
         """
         return tuple_accounting(
             self._classified,
@@ -145,15 +151,17 @@ class Windows:
         )
 
     def counts(self, *by: str) -> DataFrame:
-        """Returns tuples by stream, the columns `by` (of apart and keys) and outcome: in and out
-        (X37, E30).
+        """Returns the number of tuples by stream, the columns `by` (of `recording_keys` and keys)
+        and outcome.
 
-        Outcomes are `pending_before` and `input`, which together are all others: `on_time` (in a
-        window that has fired), `late`, `null_ts`, `far_future`, `between_windows` and
-        `pending_after`. Columns: `stream STRING`, those of `by`, `outcome STRING`, `tuples BIGINT`.
+        The outcomes `pending_before` and `input` add up to all others: `on_time` (in a window that
+        has fired), `late`, `null_ts`, `far_future`, `between_windows` and `pending_after`. Columns:
+        `stream STRING`, those of `by`, `outcome STRING`, `tuples BIGINT`.
+
+        Rules: E30, X37
         """
-        # The balance is exact by construction: every tuple is counted once as pending or input and
-        # once as an outcome. Rows of tuples between two windows have a null as `END`.
+        # The sums are equal by construction: every tuple is counted once as pending or input and
+        # once as an outcome. `END` is null for tuples between two windows.
         classified = self._classified.counts(*by).drop("late_by_us_max")
         given = classified.withColumn("outcome", F.lit("input"))
         refused = classified.where(F.col("outcome") != ON_TIME)
@@ -194,32 +202,34 @@ def event_windows(
     recording_keys: Sequence[str] = (),
     materialize: Materialize | None = None,
 ) -> Windows:
-    """Returns the windows that fire: at the first tick whose watermark is not below their end (E28,
-    X35, X36).
+    """Returns the windows that fire: each at the first tick whose watermark is not below its end.
 
-    Nothing runs here. Tuples of all streams of `classified` come into the same windows, in whatever
-    order (E32); keys only group inside of them (E44), a null key like any other. Windows without
-    tuples never fire (E8).
+    The call itself runs no query. Tuples of all streams of `classified` are in the same windows, in
+    any order; keys only group within windows, and a null key is a key like any other. Windows
+    without tuples never fire.
 
     Args:
-        classified: what `lateness` says; with its `end_us` where the recording is taken in pieces.
-        windows: how long they are, and where they begin; or sessions, so many tuples, the whole.
-        aggregates: by name, a function and what it is taken of, a column or a SQL expression:
-            `("sum", "price")`. `avg`, `count` (of `*` too), `max`, `min` and `sum` are carried as
-            aggregates of panes; `count_distinct`, `median`, `stddev` and `variance` make the state
-            carry a row per tuple.
+        classified: the result of `lateness`; with its `end_us` if the recording is processed in
+            pieces.
+        windows: length and slide of the windows; or settings of sessions, of windows that count
+            tuples, or of the global window.
+        aggregates: by name, a function and its argument, a column or a SQL expression: `("sum",
+            "price")`. For `avg`, `count` (of `*` too), `max`, `min` and `sum` the state has
+            aggregates of panes; for `count_distinct`, `median`, `stddev` and `variance` it has a
+            row per tuple.
         keys: columns to group by.
-        state: `state` of the piece before (E42).
-        ended_us: when the recording ended, where this piece is the last: then everything fires
-            (E45, X34). Leave it out at the end of a range that is not the end of the recording
-            (E46).
-        apart: columns whose values are recordings of their own, as for `lateness`.
-        once: as for `lateness`; it keeps what is aggregated of the tuples, which are then read
-            once.
+        state: `state` of the previous piece.
+        ended_us: end of the recording, if this piece is the last; all windows then fire. Omit it at
+            the end of a range that is not the end of the recording.
+        recording_keys: columns whose values are separate recordings, as for `lateness`.
+        materialize: as for `lateness`; it caches aggregates of the tuples, so that the tuples are
+            read once.
 
     Raises:
-        InputError: a column is missing, an aggregate cannot be read, a name is taken, a state is of
-            other windows.
+        InputError: a column is missing, an aggregate is invalid, a name is duplicate, or the state
+            belongs to other windows.
+
+    Rules: E8, E28, E32, E42, E44 to E46, X34 to X36
     """
     own = [*recording_keys, *keys]
     _check(classified, aggregates, own)
@@ -257,9 +267,9 @@ def event_windows(
             recording_keys,
             materialize,
         )
-    # Windows that fire once: tuples, then panes, then windows, then the tick that fires each. If
-    # ticks and windows are few, a broadcast join finds the ticks; otherwise `first_ticks` sorts
-    # them together with the ends, in blocks.
+    # Windows that fire once: tuples are aggregated to panes, panes to windows, and each window gets
+    # the tick that fires it. If ticks and windows are few, a broadcast join finds the ticks;
+    # otherwise `first_ticks` sorts them together with the ends, in blocks.
     tuples = _tuples(classified, windows, aggregate, own)
     rows = tuples if state is None else tuples.unionByName(check_state(state, tuples.columns))
     rows = rows.withColumn(END, inside(windows, first_begin(windows)) + windows.length_us)
@@ -515,7 +525,9 @@ def _until_fired(
     recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> Windows:
-    """Returns windows whose tuples wait until the first tick that fires one of their windows."""
+    """Returns windows whose tuples are pending until the first tick that fires one of their
+    windows.
+    """
     first_fired_tuples = partial(
         first_fired,
         rows,
@@ -571,7 +583,7 @@ def _tuples(
     aggregate: AggregateSpec,
     own: Sequence[str],
 ) -> DataFrame:
-    """Returns the tuples on time as rows of one tuple, with what each adds to the aggregates."""
+    """Returns a row per tuple on time, with its contribution to each aggregate."""
     of_streams = []
     for name, frame in classified.tuples.items():
         on_time = frame.where(F.col(OUTCOME) == ON_TIME)
@@ -588,7 +600,7 @@ def _tuples(
 
 
 def _panes(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
-    """Returns a row per stream, key and pane where aggregates merge, else the rows as they are."""
+    """Returns a row per stream, key and pane if aggregates merge; otherwise the unchanged rows."""
     if not aggregate.merges:
         return rows
     merged = aliased(aggregate.merged)
@@ -605,8 +617,8 @@ def _ends(
     state: DataFrame | None,
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns the ends of windows that may fire; those of late tuples too, as knowing them would
-    cost a join.
+    """Returns the ends of windows that may fire. It includes the windows of late tuples, because
+    a join would be needed to leave them out.
     """
     own = named_columns(recording_keys)
     panes = []
@@ -659,7 +671,10 @@ def _fired(
     own: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
-    """Returns the windows that a tick fires, or the end of the recording (E45)."""
+    """Returns the windows that a tick or the end of the recording fires.
+
+    Rules: E45
+    """
     columns = named_columns(own)
     if ended_us is None:
         found = found.where(F.col(FIRED).isNotNull())
@@ -679,7 +694,10 @@ def _fired(
 
 
 def _left(panes: DataFrame, windows: EventWindows) -> DataFrame:
-    """Returns the panes with a window that has not fired (E41)."""
+    """Returns the panes with a window that has not fired.
+
+    Rules: E41
+    """
     until = F.coalesce(REACHED, FIRED_UNTIL)
     panes = panes.withColumn(FIRED_UNTIL, until).drop(REACHED)
     last_end = last_begin(windows) + windows.length_us
