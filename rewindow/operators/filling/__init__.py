@@ -1,3 +1,3 @@
-"""Gap filling: rows where a stream was silent, with values by the method of each column, and where
-they come from.
+"""Gap filling: creates rows where a stream was silent, with values by the method of each column,
+and records their sources.
 """

@@ -1,11 +1,11 @@
-"""Rows of few keys, or of none, in order of time: sorted in blocks beside each other, not a key in
-one task.
+"""Orders rows of few keys, or of none, by time: they are sorted in blocks in parallel, not each key
+in one task.
 
-What lies before and behind a row is nearly always in its block of grid points. So rows are put in
-order block by block; then the first and last row of each block, which are few, in one order for a
-key, from block to block; and then each block again, where its other rows learn from these what lies
-outside. A *step* looks for the same each time, and what it has found before stays. Rows that nobody
-asks for go after the first time.
+The neighbours of a row are nearly always in its block of grid points. So rows are first ordered
+within blocks. Then the first and last row of each block, which are few, are ordered per key across
+blocks. Then each block is processed again, so that its other rows get values from outside the
+block. A *step* computes the same columns each time and keeps values that it has found before. Rows
+that are not wanted are dropped after the first pass.
 """
 
 from __future__ import annotations
@@ -23,31 +23,35 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
 
 BLOCKS = 4_096
-"""Blocks of the range of a key and what it looks back to: more than cores; one task can see the
-borders of all."""
+"""Number of blocks of a key's range, including `look_back`. It is larger than the number of
+cores, and one task can process the borders of all blocks.
+"""
 COSTLY = 4
-"""What blocks cost where most rows are sorted a second and a third time, as for recorded nulls."""
+"""Relative cost of blocks if most rows are sorted a second and a third time, as for recorded
+nulls.
+"""
 BLOCK = "_rw_block"
 _EDGE = "_rw_edge"
 _PLACE = "_rw_place"
 
 Step: TypeAlias = "Callable[[DataFrame, list[str], list[str]], DataFrame]"
-"""Adds to rows what lies before and behind each: of those that are equal in some columns, in the
-order of others."""
+"""Adds the neighbours of each row: arguments are the rows, the columns by which they are
+grouped, and the columns that order them.
+"""
 
 
 def with_blocks(rows: DataFrame, settings: FillRules, *, cost: int = 1) -> DataFrame:
-    """Adds the block that a row lies in, where keys are so few that one task each would leave cores
+    """Adds the block of each row, if there are so few keys that a task per key would leave cores
     idle.
 
-    Those are rows without keys, or with few that are expected; keys that nobody has counted are
-    taken for many.
+    This is the case for rows without keys, or with few expected keys. The number of other keys is
+    unknown and assumed to be large.
 
     Args:
-        rows: with a grid point.
+        rows: rows with a grid point.
         settings: keys, grid and range.
-        cost: about how many times as much the cores have to do in blocks; so many times as few must
-            the keys be.
+        cost: relative cost of processing in blocks; blocks are used only if `cost` times the number
+            of keys is below the number of cores.
     """
     keys = len(settings.expected_keys) if settings.keys else 1
     if not 0 < keys * cost < rows.sparkSession.sparkContext.defaultParallelism:
@@ -62,12 +66,12 @@ def with_blocks(rows: DataFrame, settings: FillRules, *, cost: int = 1) -> DataF
 
 
 def in_order(by: list[str], order: list[str]) -> WindowSpec:
-    """Returns the order of rows that are equal in the columns `by`."""
+    """Returns the order of rows with equal values in the columns `by`."""
     return Window.partitionBy(*map(quoted_column, by)).orderBy(*order)
 
 
 def next_known(sql: str, by: list[str], order: list[str]) -> Column:
-    """Returns the value of an expression in the next row behind in which it is not null."""
+    """Returns the value of an expression in the next row in which it is not null."""
     apart = ", ".join(map(quoted_column, by)) or "1"
     return F.expr(
         f"lead({sql}) ignore nulls over (partition by {apart} order by {', '.join(order)})"
@@ -83,21 +87,22 @@ def in_blocks(
     *,
     is_far: bool = True,
 ) -> DataFrame:
-    """Returns the rows that are wanted, with what a step finds before and behind them.
+    """Returns the rows for which `wanted` is true, with the neighbours that a step finds.
 
     Args:
-        rows: as from `with_blocks`; those without blocks are put in order whole.
-        step: what is looked for.
-        wanted: which rows are asked for. It may hold for more rows while less is found.
-        by: columns of which each combination is looked at by itself.
-        order: columns by which rows are in order; blocks follow each other in it.
-        is_far: whether rows inside of a block may need more than what lies in it.
+        rows: as returned by `with_blocks`; rows without blocks are ordered as a whole.
+        step: computes the neighbours.
+        wanted: condition for the rows to return. It may be true for more rows as long as neighbours
+            are unknown.
+        by: columns of which each combination is processed separately.
+        order: columns by which rows are ordered; blocks must follow each other in this order.
+        is_far: whether rows inside a block may need neighbours from outside it.
     """
     if BLOCK not in rows.columns:
         return step(rows, by, order).where(wanted)
     own = in_order([*by, BLOCK], order)
-    # Rows that are equal in the order keep the places that they have at first: a border must stay
-    # at the border.
+    # Rows with equal order columns keep the positions of the first pass, because a row at the
+    # border of a block must stay there.
     rows = rows.withColumns(
         {_PLACE: F.row_number().over(own), _EDGE: F.lead(F.lit(1)).over(own).isNull()}
     )

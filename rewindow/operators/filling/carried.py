@@ -1,13 +1,15 @@
-"""Gap filling over windows of arrival time: what earlier windows showed of each key is carried as
-state (G34 to G38).
+"""Gap filling over windows of arrival time: the last rows of each key in earlier windows are kept
+as state.
 
-A gap is filled in the window that closes it, from the row before it, wherever that came, and the
-one that closes it. The end of a range closes nothing (X34). Only a row that is later than all of
-the key in earlier windows closes a gap or is a source: what is made in a window depends on no
-window behind it, wherever groups of windows are cut.
+A gap is filled in the window that closes it, from the row before it, in whatever window that
+arrived, and the one that closes it. The end of a range closes no gap. Only a row that is later than
+all rows of the key in earlier windows closes a gap or is a source. So the rows created in a window
+do not depend on later windows, however windows are divided into groups.
 
-With an end of the grid, `to_time`, the window in which it lies closes what is still open, of
-expected keys too.
+If the grid has an end, `to_time`, the window that contains it closes all gaps that are still open,
+also those of expected keys.
+
+Rules: G34 to G38, X34
 """
 
 from __future__ import annotations
@@ -67,15 +69,15 @@ def carried_rows(
     first: int,
     closing: int | None,
 ) -> DataFrame:
-    """Returns the rows that close gaps or are sources, those of the state in the window before the
-    first one.
+    """Returns the rows that close gaps or are sources. Rows of the state are in the window before
+    the first one.
 
     Args:
-        placed: rows as from `place_rows`, with `window_id` and `AT`.
+        placed: rows as returned by `place_rows`, with `window_id` and `AT`.
         state: the carried state, None at the start.
         settings: keys and grid.
         first: first window of the group.
-        closing: window in which the grid ends: later rows close nothing.
+        closing: window in which the grid ends; rows in later windows close no gap.
     """
     keys = named_columns(settings.keys)
     rows = placed.select(
@@ -101,11 +103,11 @@ def _moving(
     first: int,
     closing: int | None,
 ) -> DataFrame:
-    """Returns rows and those of the state, and which of them are later than all that count in
+    """Returns rows and those of the state, and whether each is later than all rows that count in
     earlier windows.
     """
-    # A row counts in its window only if it is later than everything in earlier windows, the state
-    # included. The comparison is with whole windows, so that the order within one does not matter.
+    # A row counts in its window only if it is later than all rows in earlier windows, including the
+    # state. The comparison is with whole windows, so the order within a window does not matter.
     keys = named_columns(settings.keys)
     if closing is not None:
         rows = rows.withColumn(COUNTS, F.col(COUNTS) & (F.col(WINDOW) <= closing))
@@ -132,16 +134,18 @@ def carried_nulls(
     windows: WindowRange,
     closing: int | None,
 ) -> DataFrame:
-    """Returns the rows of the windows with values for recorded nulls: what is known of the key by
-    then (G27).
+    """Returns the rows of the windows with values for recorded nulls, computed from earlier rows of
+    the key.
 
     Args:
-        marked: all rows, as from `with_places`, with `window_id`.
+        marked: all rows, as returned by `with_places`, with `window_id`.
         state: the carried state, None at the start.
-        rows: those that are sources, as from `carried_rows`.
+        rows: the sources, as returned by `carried_rows`.
         settings: keys, grid and methods.
-        windows: those of the group.
+        windows: the windows of the group.
         closing: window in which the grid ends.
+
+    Rules: G27
     """
     moving = with_usable(
         _moving(marked, state, settings, first=windows.first, closing=closing), settings
@@ -167,18 +171,18 @@ def carried_gaps(
     grid: Grid,
     closing: int | None,
 ) -> DataFrame:
-    """Returns a row per gap that closes in the windows, with `window_id` and `AT` of what closes
-    it.
+    """Returns a row per gap that closes in the windows, with `window_id` and `AT` of the row that
+    closes it.
 
     Args:
-        rows: as from `carried_rows`.
+        rows: as returned by `carried_rows`.
         settings: keys and grid.
-        windows: those of the group.
-        grid: of the windows.
+        windows: the windows of the group.
+        grid: the grid of the windows.
         closing: window in which the grid ends.
     """
-    # Rows that move a key forward are in the order of both arrival and event time. So the row
-    # before each of them is one side of a gap, whatever window it came in, and a lag finds it.
+    # Rows that move a key forward are in the same order by arrival and by event time. So the row
+    # before each of them is one side of a gap, in whatever window it arrived, and `lag` finds it.
     keys = named_columns(settings.keys)
     order = Window.partitionBy(*keys).orderBy(WINDOW, TS, row_hash(rows))
     rows = with_usable(rows, settings)
@@ -193,7 +197,7 @@ def carried_gaps(
     for name in settings.source_columns:
         sides.append(F.col(quoted_column(usable(name))).alias(next_side(name)))
     beside = beside.withColumns(last)
-    # Without a begin of the grid, a key begins with its first row.
+    # Without a start of the grid, a key starts at its first row.
     begin = F.col(POINT) if settings.from_time is None else bigint(settings.first_point)
     gaps = beside.where(F.col(WINDOW) >= windows.first).select(
         WINDOW,
@@ -219,7 +223,9 @@ def carried_gaps(
 
 
 def closing_window(settings: FillRules, grid: Grid) -> int | None:
-    """Returns the window in which the last instant of the grid lies, None where it has no end."""
+    """Returns the window that contains the last instant of the grid, None if the grid has no
+    end.
+    """
     return (
         None
         if settings.to_time is None
@@ -233,8 +239,8 @@ def _still_open(
     grid: Grid,
     closing: int,
 ) -> DataFrame:
-    """Returns the gaps that the end of the grid closes: behind each key's last row, and those of
-    keys without one.
+    """Returns the gaps that the end of the grid closes: after each key's last row, and those of
+    expected keys without a row.
     """
     assert settings.to_time is not None, "the grid has an end"
     keys = named_columns(settings.keys)
@@ -279,11 +285,13 @@ def _still_open(
 
 
 def state_of(rows: DataFrame, settings: FillRules) -> DataFrame:
-    """Returns what later windows need: each key's last row, and the last one with a usable value of
-    a column (G34).
+    """Returns the rows that later windows need: each key's last row, and the last one with a usable
+    value of each column.
 
-    For seasonal values it is also the first row of each point within the longest period of the last
-    one.
+    For seasonal values these include the first row at each point within the longest period before
+    the last one.
+
+    Rules: G34
     """
     keys = named_columns(settings.keys)
     order = Window.partitionBy(*keys).orderBy(WINDOW, TS, row_hash(rows))
@@ -309,12 +317,14 @@ def state_of(rows: DataFrame, settings: FillRules) -> DataFrame:
 
 
 def _row(rows: DataFrame) -> Column:
-    """Returns what rows of the state are a source of, as rows have it."""
+    """Returns the source values of rows of the state, in the struct type of `ROW`."""
     kind = rows.schema[ROW].dataType
     names = kind.names  # type: ignore[attr-defined]
     return F.struct(*named_columns(names)).cast(kind).alias(ROW)
 
 
 def state_names(names: list[str], settings: FillRules) -> list[str]:
-    """Returns the columns of a stream whose values are carried, beside keys and timestamp."""
+    """Returns the columns of a stream whose values are in the state, in addition to keys and
+    timestamp.
+    """
     return excluding(sources(names, settings), settings.keys)

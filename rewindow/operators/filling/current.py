@@ -1,11 +1,12 @@
-"""What filled rows hold now: made rows are gone where a recorded one has come since
-(docs/rules/heartbeat.md G42).
+"""The current filled rows, without created rows for which a recorded one has arrived later.
 
-A recorded row that comes late, but before its window was sealed, does not change what was published
-before it: the row that was made in its place stays, in an earlier window. Who reads the table takes
-it out:
+A recorded row that arrives late, but before its window was sealed, does not change rows that were
+published before: the row that was created for it remains in an earlier window. Readers of the table
+remove it:
 
     weather = current_filled(spark.read.format("delta").load(path), filling)
+
+Rules: G42
 """
 
 from __future__ import annotations
@@ -40,21 +41,25 @@ _ID = "_rw_id"
 
 
 def current_filled(filled: DataFrame, settings: FillRules) -> DataFrame:
-    """Returns filled rows without made ones at whose grid point the key has a recorded row (G42).
+    """Returns filled rows without created ones at whose grid point the key has a recorded row.
 
-    What is returned depends on which rows there are, not on their order, and passing it again
-    changes nothing. Nothing runs here.
+    The result depends on the set of rows, not on their order, and calling the function on its
+    result changes nothing. The call itself runs no query.
 
     Args:
-        filled: rows of `fill_gaps`, or as `FillGaps` has published them.
-        settings: what they were filled with: `FillSettings`, or `rules()` of the operator.
+        filled: rows of `fill_gaps`, or as published by `FillGaps`.
+        settings: the settings with which they were filled: `FillSettings`, or `rules()` of the
+            operator.
 
     Returns:
-        All recorded rows, and the made ones that still stand for a missing row. One that stands for
-        many becomes a row for each stretch that is left of its gap, with the same values.
+        All recorded rows, and the created ones that still represent a missing row. A row that
+            represents many is replaced by a row for each remaining part of its gap, with the same
+            values.
 
     Raises:
         InputError: a column is missing.
+
+    Rules: G42
     """
     wanted = (IS_MADE, ROWS, settings.event_at, *settings.keys)
     if missing := excluding(wanted, filled.columns):
@@ -74,11 +79,12 @@ def current_filled(filled: DataFrame, settings: FillRules) -> DataFrame:
 
 
 def _stretches(made: DataFrame, recorded: DataFrame, settings: FillRules) -> DataFrame:
-    """Returns for made rows that stand for many a row for each stretch of points that have no
-    recorded one.
+    """Returns, for created rows that represent many, a row for each run of points without a
+    recorded row.
     """
-    # The points that recorded rows take away cut a made row into stretches. With the points before
-    # and after the gap they are paired in order: between each pair one stretch is left, or none.
+    # The points of recorded rows divide a created row into parts. Together with the points before
+    # and after the gap they are paired in order: each pair has one remaining part between its
+    # points, which may be empty.
     begin = F.col(f"made.{POINT}")
     point = F.col(f"recorded.{POINT}")
     is_in = (point >= begin) & (point < begin + F.col(f"made.{ROWS}"))

@@ -1,13 +1,13 @@
-"""Gap filling of a DataFrame (docs/rules/heartbeat.md part 2): rows where a key was silent, and
-their sources.
+"""Gap filling of a DataFrame: creates rows where a key was silent, and records their sources.
 
-    filled = fill_gaps(weather, FillSettings(event_at="at", step="1 h", ..., columns={"temp":
-    "linear"}))
+    filled = fill_gaps(
+        weather, FillSettings(event_at="at", step="1 h", ..., columns={"temp": "linear"})
+    )
 
-How it scales: one sort of the rows by key and time finds every gap with the rows on both of its
-sides; where keys are few, it is one of blocks of time (`blocks`). Only the missing rows are made,
-from their gap alone. There is no series of all expected rows, and no join with one; seasonal values
-alone are joined, with the rows of their period.
+One sort of the rows by key and time finds every gap with the rows on both sides; if there are few
+keys, the sort runs in blocks of time (`blocks`). Only the missing rows are created, from their gap.
+There is no series of all expected rows, and no join with one; only seasonal values need a join,
+with the rows of their period.
 """
 
 from __future__ import annotations
@@ -82,36 +82,36 @@ _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal"
 
 
 def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
-    """Returns all rows of a frame, and a row for each that is missing of a key in the range (G4,
-    G5, G10).
+    """Returns all rows of a frame, and a row for each row of a key that is missing in the range.
 
-    Nothing runs here. Rows of the frame are unchanged, also those off the grid, twice, outside the
-    range, or with a null as key or timestamp: without the rows that were made, and the columns
-    below, the result is the frame (G40). Rows that an earlier filling made are made anew and never
-    a source (G26, G43, G44). Where an order is asked for, `_rw_is_made` behind keys and time has
-    recorded rows first (G41).
+    The call itself runs no query. Rows of the frame are unchanged, also duplicates and rows that
+    are off the grid, outside the range, or have a null key or timestamp: without the created rows
+    and the columns below, the result is the frame. Rows that an earlier call created are created
+    again and are never a source. To order the result with recorded rows first, sort by keys, time
+    and `_rw_is_made`.
 
     Args:
         frame: the rows.
         settings: grid, range, keys, methods.
 
     Returns:
-        The frame's columns, then `_rw_is_made BOOLEAN`, and of a made row `_rw_made_rows BIGINT`
-        (rows that it stands
-        for: 1, more where a gap has more than `max_rows`), `_rw_gap_id STRING` (the same for all
-            rows of a gap),
-        `_rw_gap_is_open BOOLEAN` (it reaches the begin or end of the range), `_rw_methods
-        MAP<STRING, STRING>` (column to method; `none` where the gap is longer than `max_gap`,
-        `expired` where a source is further away than `max_carry`), `_rw_before_us` and
-        `_rw_after_us BIGINT` (timestamps of the rows around the gap), `_rw_sources MAP<STRING,
-        ARRAY<BIGINT>>` (column to the timestamps of the rows that its value is from). For each
-        column with `treat_null_as_missing` also `_rw_filled_<column>`: the value for a recorded
-        null, which stays null; `_rw_methods` of that row has its method (G27). With `min_value` or
-        `max_value` also `_rw_outliers ARRAY<STRING>`: the columns of a recorded row whose values
-        are beyond them.
+        The frame's columns, then `_rw_is_made BOOLEAN`, and for a created row `_rw_made_rows
+            BIGINT` (number of rows that it represents: 1, or more if a gap has more than
+            `max_rows`), `_rw_gap_id STRING` (the same for all rows of a gap), `_rw_gap_is_open
+            BOOLEAN` (the gap reaches the start or end of the range), `_rw_methods MAP<STRING,
+            STRING>` (column to method; `none` if the gap is longer than `max_gap`, `expired` if a
+            source is further away than `max_carry`), `_rw_before_us` and `_rw_after_us BIGINT`
+            (timestamps of the rows around the gap), `_rw_sources MAP<STRING, ARRAY<BIGINT>>`
+            (column to the timestamps of the rows from which its value is computed). For each column
+            with `treat_null_as_missing` also `_rw_filled_<column>`: the value for a recorded null,
+            which remains null; `_rw_methods` of that row has its method. With `min_value` or
+            `max_value` also `_rw_outliers ARRAY<STRING>`: the columns of a recorded row whose
+            values are out of bounds.
 
     Raises:
-        InputError: a column is not there or has a type that its method cannot fill.
+        InputError: a column is missing or has a type that its method cannot fill.
+
+    Rules: G4, G5, G10, G26, G27, G40, G41, G43, G44
     """
     if IS_MADE in frame.columns:
         filled = [name for name in frame.columns if name.startswith(FILLED_PREFIX)]
@@ -141,8 +141,9 @@ def _with_filled_nulls(
 ) -> DataFrame:
     """Returns all rows of a frame, with values for recorded nulls.
 
-    They pass whole, in one reading: of a frame that is another each time it is read, none is lost
-    or twice (G40).
+    The frame is read once. So if it differs from read to read, no row is lost or duplicated.
+
+    Rules: G40
     """
     marked = with_usable(with_places(frame, settings), settings)
     marked = with_blocks(
@@ -150,7 +151,8 @@ def _with_filled_nulls(
         settings,
         cost=COSTLY,
     )
-    if BLOCK in marked.columns:  # What does not count may lie anywhere, and has no order to keep.
+    # Rows that do not count may have any timestamp, and their order does not matter.
+    if BLOCK in marked.columns:
         marked = marked.withColumn(
             BLOCK,
             F.when(F.col(COUNTS), F.col(BLOCK)).otherwise(F.pmod(HASH, F.lit(BLOCKS))),
@@ -173,14 +175,14 @@ def _with_filled_nulls(
 
 
 def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
-    """Refuses a frame that cannot be filled.
+    """Raises an error for a frame that cannot be filled.
 
     Args:
         types: its columns and their types, as Spark writes them.
-        settings: which of them are wanted.
+        settings: the columns that are used.
 
     Raises:
-        InputError: a column is not there, or has a type or a name with which it cannot be.
+        InputError: a column is missing, or has a type or a name that cannot be used.
     """
     absent = excluding((settings.event_at, *settings.keys, *settings.columns), types)
     for fill in settings.columns.values():
@@ -222,8 +224,8 @@ def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
 
 
 def _check_unit(settings: FillRules) -> None:
-    """Refuses a grid with points that a whole number of units cannot tell: two of them would be
-    one.
+    """Raises an error for a grid with points that a whole number of units cannot represent: two
+    of them would have the same timestamp.
     """
     if settings.step_us % UNIT_US[settings.unit] or settings.origin % UNIT_US[settings.unit]:
         raise InputError(
@@ -235,11 +237,11 @@ def _check_unit(settings: FillRules) -> None:
 
 
 def _beside_gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
-    """Returns the rows beside gaps, and the first of each key, with the point of the row behind it,
-    and that row.
+    """Returns the rows next to gaps, and the first of each key, with the following row and its grid
+    point.
 
-    Both are null at the last one. Columns that choose their sources have their sides. What rows are
-    a source of is sorted column by column: as a struct it would be twice as much.
+    Both are null for the last row of a key. Columns with their own sources have their sides. Source
+    values are sorted as separate columns, because a struct of them would double the size.
     """
     # The values of a row are split into columns, and a lead reads each from the following row. A
     # struct of them would double the width of the rows that are sorted.
@@ -267,9 +269,9 @@ def _beside_gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
         columns[_IS_FIRST] = F.col(_IS_FIRST) & (F.row_number().over(over) == 1)
         return with_sides(rows.withColumns(columns), settings, by, order=order)
 
-    # Most rows have no gap beside them: they go before anything is built for them.
+    # Most rows are not next to a gap. They are dropped before their structs are built.
     at_gap = F.col(_IS_FIRST) | F.col(_BEHIND).isNull() | (F.col(_BEHIND) > F.col(POINT) + 1)
-    # Beside recorded nulls in one order, which take as long, blocks would be work for nothing.
+    # Sorting for recorded nulls without blocks takes as long, so blocks would not save time here.
     cost = COSTLY if settings.nulls else 1
     rows = in_blocks(
         with_blocks(rows, settings, cost=cost),
@@ -285,12 +287,14 @@ def _beside_gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
 
 
 def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
-    """Returns a row per gap (G8): keys, first point, the point behind it, if it is open, and the
+    """Returns a row per gap: keys, first point, the point after it, whether it is open, and the
     rows around it.
+
+    Rules: G8
     """
     # Each row has at most two gaps: the one after it, and, if it is the first of its key, the one
-    # between the begin of the range and it. Both come from one row, as an array of structs, so that
-    # the rows are not read again for the gaps at the begin.
+    # from the start of the range to it. Both are created from one row, as an array of structs, so
+    # the rows are not read again for the gaps at the start.
     keys = named_columns(settings.keys)
     rows = _beside_gaps(with_usable(rows.select(*keys, TS, POINT, ROW), settings), settings)
     nothing = null_of(rows.schema[ROW].dataType)

@@ -1,6 +1,4 @@
-"""Gap filling as an operator: `fill_gaps` between an input port, two output ports and a carried
-state.
-"""
+"""Gap filling as an operator: connects `fill_gaps` to an input port, two output ports and state."""
 
 from __future__ import annotations
 
@@ -60,37 +58,57 @@ _ADDED = pa.schema([
 
 
 class FillGaps(FrameOperator):
-    """Fills what is missing of each key, in the window that closes the gap: see `fill_gaps`.
+    """Creates the missing rows of each key, in the window that closes the gap.
 
-    Every tuple passes. A gap lies between the newest row of a key and the next one, however many
-    windows are between them: what is needed of earlier windows is state (G34, G35). A tuple that is
-    not newer than all of its key in earlier windows closes no gap and is no source, and what was
-    made in its place stays. Without `from_time` a key begins with its first row (G36). The end of a
-    range ends nothing (X34); `to_time` does, in the window it lies in.
+    Every tuple passes. A gap is between the newest row of a key and the next one, across any number
+    of windows; the state has the rows of earlier windows that are needed. A tuple that is not newer
+    than all tuples of its key in earlier windows closes no gap and is not a source, and a row that
+    was created for it remains. Without `from_time` a key starts at its first row. The end of a
+    replay's range closes no gap; `to_time` does, in the window that contains it.
 
-    A column with `treat_null_as_missing` takes its values from rows before alone: constant,
-    forward, or seasonal.
+    A column with `treat_null_as_missing` gets its values from earlier rows only: constant, forward,
+    or seasonal.
 
-    Ports: `out` has the stream's columns and those of `fill_gaps`, maps as JSON; a made row has the
-    arrival of the tuple that closed its gap. `errors` reports tuples that pass and are no source:
-    `null_key`, `null_ts`, `far_future`, `bad_type` (a number in a wrong unit); and those with a
-    value beyond its bounds, which other columns still take theirs from: `emitted`.
+    The port `out` has the stream's columns and those of `fill_gaps`, with maps as JSON; a created
+    row has the arrival of the tuple that closed its gap. The port `errors` reports tuples that pass
+    and are not a source: `null_key`, `null_ts`, `far_future`, `bad_type` (a number in a wrong
+    unit). It also reports, as `emitted`, tuples with a value out of bounds, which remain a source
+    for other columns.
 
     Attributes:
         columns: those of the stream.
-        event_at, step, zone, hours, weekdays, closed, keys, from_time, to_time, expected_keys,
-        origin, max_rows, unit,
-            look_back: see `FillSettings`.
-        fill: a method for each column, what is called `columns` there.
-        max_ahead: a timestamp that runs ahead of its own arrival by more closes no gap, nor does
-            one of 1970 that lies near its arrival in a larger unit; None believes all of them.
+        event_at: column of the event timestamp.
+        step: a row of each key is expected in each step, a duration; with a zone, days, weeks or
+            months.
+        zone: time zone of calendar steps, or of the opening hours.
+        hours: rows are expected only during these opening hours, such as "09:30-16:00".
+        weekdays: days with opening hours, such as "mon-fri"; by default all.
+        closed: dates without opening hours.
+        keys: columns that identify the source of a row; a tuple with a null key passes, and is not
+            filled.
+        fill: a method for each column, by name or as a table with `method` and further settings.
+        from_time: start of the range to fill; by default a key starts at its first row.
+        to_time: end of the range to fill, exclusive.
+        expected_keys: keys that must appear, a list of values for each; needs `from_time` and
+            `to_time`.
+        origin: instant from which steps are counted.
+        max_rows: a gap with more rows gets one row, which has the number of rows that it
+            represents.
+        unit: unit of a whole number in `event_at`.
+        max_ahead: a tuple whose timestamp is ahead of its arrival by more than this closes no gap,
+            and neither does one that would be close to its arrival in a larger unit; null disables
+            the checks.
         arrived_at: column of the arrival.
+        look_back: largest distance of a source before a created row; by default sources may be any
+            rows from `from_time` on.
 
     Example:
         fill = FillGaps(
             columns=WEATHER, event_at="at", step="1 h", keys=("origin",), fill={"temp": "linear"}
         )
         app.output("filled", app.add("fill", fill, stream=app.input("weather")), key=[])
+
+    Rules: G34 to G36, X34
     """
 
     columns: pa.Schema
@@ -166,8 +184,8 @@ class FillGaps(FrameOperator):
         }
 
     def state_columns(self) -> pa.Schema:
-        """Returns keys, timestamp, grid point and what values are made from; a row for each key,
-        more with seasons.
+        """Returns keys, timestamp, grid point and source columns; the state has a row per key,
+        and more for seasonal values.
         """
         columns = pa.schema(self._carried())
         keys = map(columns.field, self.keys)
@@ -180,8 +198,8 @@ class FillGaps(FrameOperator):
         state: DataFrame | None,
         context: OperatorContext,
     ) -> Mapping[str, DataFrame]:
-        """Returns all tuples and the rows of the gaps that close, and the tuples that close
-        none.
+        """Returns all tuples and the created rows of the gaps that close on `out`, and on
+        `errors` the tuples that cannot be a source.
         """
         settings = self.rules()
         frame = self._frame(inputs["stream"])
@@ -229,8 +247,8 @@ class FillGaps(FrameOperator):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns what later windows need of these; the inputs tell it, so it is the same in every
-        run.
+        """Returns the rows that later windows need. They depend only on the inputs, so they are
+        the same in every run.
         """
         settings = self.rules()
         frame = self._frame(inputs["stream"])
@@ -243,7 +261,9 @@ class FillGaps(FrameOperator):
         windows: WindowRange,
         outputs: Mapping[str, DataFrame],
     ) -> DataFrame:
-        """Returns the state with what was emitted of skipped windows: a gap goes on behind it."""
+        """Returns the state, updated with the tuples that were emitted in skipped windows: the
+        next gap of a key starts after them.
+        """
         if "out" not in outputs:
             return state
         kept = self._frame(outputs["out"].where(~F.col("_rw_is_made")))
@@ -268,14 +288,16 @@ class FillGaps(FrameOperator):
         )
 
     def _marked(self, frame: DataFrame) -> DataFrame:
-        """Returns all tuples in their places, those counted that are believed."""
+        """Returns all tuples with their grid points. Tuples with an implausible timestamp do not
+        count as sources.
+        """
         placed = with_places(frame, self.rules(), names_of(self._carried()))
         placed = placed.withColumn(AT, to_us(frame, self.arrived_at))
         return placed.withColumn(COUNTS, F.col(COUNTS) & self._unbelieved().isNull())
 
     def _unbelieved(self) -> Column:
-        """Returns why the timestamp `TS` of a tuple that arrived at `AT` is not believed, null
-        where it is.
+        """Returns the reason why the timestamp `TS` of a tuple that arrived at `AT` is
+        implausible, null if it is plausible.
         """
         if self.max_ahead is None:
             return null_of("string")
@@ -286,8 +308,8 @@ class FillGaps(FrameOperator):
         )
 
     def _refused(self, frame: DataFrame) -> DataFrame:
-        """Returns the tuples that are no source, or have a value that is none, each with reason and
-        detail.
+        """Returns the tuples that are not a source, or have a value out of bounds, each with
+        reason and detail.
         """
         rules = self.rules()
         unbelieved = self._unbelieved()
@@ -309,14 +331,14 @@ class FillGaps(FrameOperator):
         )
 
     def _detail(self) -> Column:
-        """Returns which values are beyond their bounds."""
+        """Returns a text that lists the columns whose values are out of bounds."""
         return F.concat(
             F.lit("beyond min_value or max_value: "),
             F.array_join(outliers(self.rules()), ", "),
         )
 
     def rules(self) -> FillRules:
-        """Returns what the properties say of filling."""
+        """Returns the settings of gap filling that follow from the properties."""
         try:
             return FillRules(
                 event_at=self.event_at,

@@ -1,5 +1,6 @@
-"""Settings of gap filling: where rows are expected, and how columns get values (G19 to G24, G26,
-G27, G29 to G33).
+"""Settings of gap filling: where rows are expected, and how columns get values.
+
+Rules: G19 to G24, G26, G27, G29 to G33
 """
 
 from __future__ import annotations
@@ -28,31 +29,33 @@ METHODS = (
     "seasonal",
 )
 NEEDS = {"constant": "value", "previous_of": "column", "seasonal": "periods"}
-"""What a method must be given beside its name."""
+"""Method to the further setting that it requires."""
 CHOOSING = ("constant", "forward", "backward", "nearest", "linear", "seasonal")
-"""Methods that can pass over a row whose value is none to use."""
+"""Methods that can skip a row whose value cannot be used."""
 POINTS_MAX = 1_000_000_000
 ANY_POINT = 1 << 62
-"""Beyond every grid point: the bound of a range without one."""
+"""Above every grid point: the bound of an open range."""
 
 
 class ColumnFill(BaseModel):
-    """How a column of a made row gets its value. Sources are the last row before the gap and the
-    first one behind it.
+    """How a column of a created row gets its value. Sources are the last row before the gap and the
+    first one after it.
 
     Attributes:
-        method: null; constant (`value`); forward, the row before; backward, the row behind;
-            nearest, the closer of both, the earlier on a tie; linear, on the line between both, by
-            time; previous_of, the row before, but of another `column`; seasonal, the row of the
-            same key one of `periods` earlier, the first that is there, else the `fallback` method.
-        max_gap: in a longer gap (strict) the column stays null from end to end (G29).
-        max_carry: a row further away than this is no source (G30); equal is.
-        extrapolate: where rows are on one side of a gap only, linear takes the value of the row
-            there (G22).
-        treat_null_as_missing: a recorded null is no source, and gets a value too, in a column of
-            its own: the next row with a value is looked for, and bounds count from it (G27).
-        min_value, max_value: a value below, above or not a number is no source and is reported, as
-            if its row had none.
+        method: null; constant (`value`); forward, the row before; backward, the row after; nearest,
+            the closer of both, the earlier one on a tie; linear, interpolation between both, by
+            time; previous_of, the row before, but another `column` of it; seasonal, the row of the
+            same key one of `periods` earlier, the first one that exists, otherwise the `fallback`
+            method.
+        max_gap: in a gap longer than this, the column is null in all created rows.
+        max_carry: a row at a distance of more than this is not used as a source.
+        extrapolate: if only one side of a gap has a row, linear uses the value of that row.
+        treat_null_as_missing: a recorded null is not a source, and gets a value too, in a separate
+            column. The sources are then the nearest rows with a value, and bounds count from these.
+        min_value, max_value: a value below, above, or that is not a number is reported and is not a
+            source, as if its row had none.
+
+    Rules: G22, G27, G29, G30
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -116,7 +119,7 @@ class ColumnFill(BaseModel):
 
     @property
     def is_guarded(self) -> bool:
-        """Whether some values are no sources."""
+        """Whether some values cannot be sources."""
         return self.min_value is not None or self.max_value is not None
 
     @property
@@ -126,8 +129,8 @@ class ColumnFill(BaseModel):
 
 
 class FillRules(OpeningHours):
-    """Where rows are expected, and how those that are missing are made; `FillSettings` says what
-    each setting is.
+    """Rules for the expected rows and the values of missing ones; `FillSettings` describes each
+    setting.
     """
 
     event_at: str = Field(min_length=1)
@@ -229,7 +232,7 @@ class FillRules(OpeningHours):
 
     @property
     def grid(self) -> EventGrid:
-        """Where rows are expected."""
+        """The points of time at which rows are expected."""
         if (inside := self.hours_of(self.step)) is not None:
             return inside
         if self.zone is not None:
@@ -238,17 +241,22 @@ class FillRules(OpeningHours):
 
     @property
     def step_us(self) -> int:
-        """The step in microseconds; of a calendar about so."""
+        """The step in microseconds; approximate for a calendar."""
         return self.grid.step_us
 
     @property
     def nulls(self) -> dict[str, ColumnFill]:
-        """Columns whose recorded nulls are filled (G27)."""
+        """Columns whose recorded nulls are filled.
+
+        Rules: G27
+        """
         return {name: fill for name, fill in self.columns.items() if fill.treat_null_as_missing}
 
     @property
     def source_columns(self) -> dict[str, ColumnFill]:
-        """Columns that do not take their values from any row."""
+        """Columns that do not use every row as a source: those whose nulls are filled, and those
+        with bounds.
+        """
         return {**self.nulls, **self.bounded_columns}
 
     @property
@@ -258,7 +266,7 @@ class FillRules(OpeningHours):
 
     @property
     def periods_us(self) -> list[int]:
-        """All periods of seasonal columns."""
+        """All periods of seasonal columns, in microseconds."""
         periods: set[int] = set()
         for fill in self.columns.values():
             periods |= {int(period * 1_000_000) for period in fill.periods}
@@ -266,54 +274,56 @@ class FillRules(OpeningHours):
 
     @property
     def first_point(self) -> int:
-        """Number of the first grid point at or after the begin, counted from the origin; without a
-        begin, below all.
+        """Number of the first grid point at or after the start, counted from the origin; below
+        all points if there is no start.
         """
         return -ANY_POINT if self.from_time is None else self.grid.first(self.from_time)
 
     @property
     def look_back_us(self) -> int | None:
-        """How far a made row looks back, in microseconds; None: as far as the range goes."""
+        """Largest distance of a source before a created row, in microseconds; None for the start
+        of the range.
+        """
         return None if self.look_back is None else int(self.look_back * 1_000_000)
 
     @property
     def end_point(self) -> int:
-        """Number of the first grid point that is not in the range; without an end, above all."""
+        """Number of the first grid point after the range; above all points if there is no end."""
         return ANY_POINT if self.to_time is None else self.grid.first(self.to_time)
 
 
 class FillSettings(FillRules):
-    """Where rows are expected, and how those that are missing are made. Durations are seconds, or
-    text such as "1 h".
+    """Settings for the expected rows and the values of missing ones. Durations are seconds, or text
+    such as "1 h".
 
-    Wrong settings are refused at once, and all of them are named.
+    The constructor validates the settings and names all wrong ones.
 
     Attributes:
         event_at: column of the event timestamp: a TIMESTAMP, or a whole number in `unit`.
         step: a row of each key is expected in each [n * step, (n + 1) * step), counted from
-            `origin` (G2).
-        zone: a time zone, such as "Europe/Vienna": then a step is so many days, weeks (from Monday
-            on) or months of its calendar, such as "1 month", and a row stands at the first instant
-            of the first day (G3). With hours it is the zone of their clock.
-        hours: rows are expected from the opening to the close alone, such as "09:30-16:00", at
-            every step from the opening on. A night is no gap. Rows outside pass, and are in no
-            place of a row and no source (G3, G5).
-        weekdays: with hours, the days that have them: "mon-fri", "sun-thu", or ["mon", "wed"]; by
-            default all.
-        closed: with hours, dates without them: ["2024-12-25"].
-        from_time, to_time: what is filled, [from, to): ISO 8601, or whole microseconds since
-            1970-01-01 UTC (G4).
-        keys: columns that tell rows of one source from another's; a row with a null key passes, and
-            is not filled (G6, X24).
-        columns: column to its method, by name alone or with more: "linear", or {"method": "linear",
-            "max_gap": "6 h"}. Columns that are not named stay null in made rows.
-        expected_keys: keys that must appear, a list of values for each (G7).
-        max_rows: of a longer gap one row is made in the place of all, which says for how many it
-            stands (G33).
-        unit: what a whole number in `event_at` counts.
-        look_back: rows before `from_time` are sources too, and no row is one that is further than
-            this before the row that is made (inclusive): its value is as if nothing were there
-            (G35, G36). By default only rows of the range are sources, however old.
+            `origin`.
+        zone: a time zone, such as "Europe/Vienna". The step is then a number of days, weeks (from
+            Monday on) or months of its calendar, such as "1 month", and a row is at the first
+            instant of the first day. With hours it is the zone of their clock.
+        hours: rows are expected only from the opening to the close, such as "09:30-16:00", at every
+            step from the opening on. A night is not a gap. Rows outside pass, do not replace an
+            expected row, and are not a source.
+        weekdays: with hours, the days on which they apply: "mon-fri", "sun-thu", or ["mon", "wed"];
+            by default all.
+        closed: with hours, dates without opening hours: ["2024-12-25"].
+        from_time, to_time: the range to fill, [from, to): ISO 8601, or whole microseconds since
+            1970-01-01 UTC.
+        keys: columns that identify the source of a row; a row with a null key passes, and is not
+            filled.
+        columns: column to its method, by name only or with settings: "linear", or {"method":
+            "linear", "max_gap": "6 h"}. Columns that are not named are null in created rows.
+        expected_keys: keys that must appear, a list of values for each.
+        max_rows: a gap with more rows gets one row, which has the number of rows that it
+            represents.
+        unit: unit of a whole number in `event_at`.
+        look_back: rows before `from_time` are sources too, but only up to this far (inclusive)
+            before the created row: its value is computed as if older rows did not exist. By default
+            only rows of the range are sources, however old.
 
     Example:
         FillSettings(event_at="at", step="1 h", keys=["origin"],
@@ -322,6 +332,8 @@ class FillSettings(FillRules):
 
     Raises:
         InputError: a setting is wrong.
+
+    Rules: G2 to G7, G33, G35, G36, X24
     """
 
     from_time: int
@@ -335,10 +347,10 @@ class FillSettings(FillRules):
 
 
 def refuse_later_rows(columns: Mapping[str, ColumnFill]) -> None:
-    """Refuses methods that need rows behind a gap, for columns whose recorded nulls a replay fills.
+    """Rejects methods that need rows after a gap, for columns whose recorded nulls a replay fills.
 
     Raises:
-        ValueError: a column has one, or a bound on the whole gap.
+        ValueError: a column has such a method, or a bound on the whole gap.
     """
     for name, fill in columns.items():
         later = fill.methods & {"backward", "nearest", "linear"}

@@ -1,9 +1,10 @@
-"""Sources of a column that does not take its values from any row, but from those in which it has a
-usable one (G27).
+"""Sources of columns that use only rows with a usable value of that column.
 
-Such a column has two sides of its own at each row or gap, `previous_side` and `next_side`: structs
-of timestamp, grid point and value of the rows with a usable value before and behind. Where there is
-none, timestamp and value are null and the point is the one beside the range.
+Such a column has two separate sides at each row or gap, `previous_side` and `next_side`: structs of
+timestamp, grid point and value of the nearest rows with a usable value before and after. If there
+is no such row, timestamp and value are null and the point is the one next to the range.
+
+Rules: G27
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ if TYPE_CHECKING:
 
 
 def usable(name: str) -> str:
-    """Returns the column in which a row's own side is, null where its value is none to use."""
+    """Returns the name of the column with a row's values as a source, null if its value is not
+    usable.
+    """
     return f"_rw_usable_{name}"
 
 
 def with_usable(rows: DataFrame, settings: FillRules) -> DataFrame:
-    """Adds what each row is a source of, for each column that chooses its sources."""
+    """Adds the values of each row as a source, for each column with its own sources."""
     for name, fill in settings.source_columns.items():
         value = F.col(ROW).getField(name)
         side = F.struct(
@@ -52,7 +55,7 @@ def with_usable(rows: DataFrame, settings: FillRules) -> DataFrame:
 
 
 def nothing(rows: DataFrame, name: str, point: Column) -> Column:
-    """Returns the side of a column where no row has a usable value: it ends at a point."""
+    """Returns the side of a column if no row has a usable value: a struct with the point only."""
     kind = rows.schema[usable(name)].dataType[name].dataType  # type: ignore[index]
     null_ts = bigint(None).alias(TS)
     null = null_of(kind).alias(name)
@@ -65,14 +68,14 @@ def with_sides(
     by: list[str],
     order: list[str],
 ) -> DataFrame:
-    """Adds both sides of each row in its place: the row before or itself, and the one behind. What
-    is there stays.
+    """Adds both sides of each row: the nearest usable row before it or itself, and the one after
+    it. Values from an earlier call are kept.
 
     Args:
-        rows: as from `with_usable`.
-        settings: which columns choose.
-        by: columns of which each combination is looked at by itself.
-        order: columns by which rows are in order.
+        rows: as returned by `with_usable`.
+        settings: settings of the columns with their own sources.
+        by: columns of which each combination is processed separately.
+        order: columns by which rows are ordered.
     """
     so_far = in_order(by, order).rowsBetween(Window.unboundedPreceding, 0)
     found = {}
@@ -96,9 +99,7 @@ def bounded_sides(
     *,
     is_ahead: bool = False,
 ) -> dict[str, Column]:
-    """Returns both sides of what lies behind rows, such as gaps; of what lies ahead of them where
-    asked for.
-    """
+    """Returns both sides of the gaps after rows; with `is_ahead`, those of the gaps before rows."""
     empty = no_sides(
         rows,
         settings,
@@ -139,16 +140,19 @@ def filled_nulls(
     settings: FillRules,
     is_counted: Column,
 ) -> DataFrame:
-    """Adds to recorded rows the values for their recorded nulls, and their methods; the nulls stay
-    (G27, G40).
+    """Adds to recorded rows the values for their recorded nulls, and their methods; the nulls
+    themselves are unchanged.
 
     Args:
-        frame: rows with both sides of the columns that choose, and with the rows of their periods.
+        frame: rows with both sides of the columns with their own sources, and with the rows of
+            their periods.
         settings: the methods.
-        is_counted: whether a row is one that can be filled.
+        is_counted: whether a row can be filled.
+
+    Rules: G27, G40
     """
-    # A method and its sources are recorded for each column that is filled. Entries of columns that
-    # are not null are null and are dropped, and a map without entries becomes null.
+    # Method and sources are recorded for each column that is filled. Columns that are not null have
+    # a null entry, which is dropped, and a map without entries becomes null.
     types = column_types(frame.schema)
     methods = []
     sources = []

@@ -1,9 +1,10 @@
-"""What is in a made row: keys, timestamp, a value by the method of each column, and its sources
-(G19 to G24, G26, G27).
+"""Content of created rows: keys, timestamp, a value by the method of each column, and its sources.
 
-A gap is a row with its keys, `FROM` and `UNTIL` (grid points, until is the first one behind it),
-`OPEN`, and the rows on both of its sides, `PREVIOUS` and `NEXT`, each a struct of its timestamp and
-of what values are made from.
+A gap is a row with its keys, `FROM` and `UNTIL` (grid points; `UNTIL` is the first one after the
+gap), `OPEN`, and the rows on both sides, `PREVIOUS` and `NEXT`, each a struct of its timestamp and
+its source values.
+
+Rules: G19 to G24, G26, G27
 """
 
 from __future__ import annotations
@@ -41,16 +42,20 @@ PROVENANCE = (
     AFTER,
     SOURCES,
 )
-"""Columns that `fill_gaps` adds (G39); see there."""
+"""Columns that `fill_gaps` adds; its docstring describes them.
+
+Rules: G39
+"""
 FILLED_PREFIX = "_rw_filled_"
-"""What the name begins with of a column with the values for recorded nulls of another."""
+"""Prefix of the name of a column with the values for another column's recorded nulls."""
 NONE = "none"
 EXPIRED = "expired"
 EXTRAPOLATED = "extrapolated"
-"""In the place of a method: the gap is too long; the source is too far away; a line has a row on
-one side only."""
+"""Values of `_rw_methods` when no fill method applied: gap too long, source too far away,
+interpolation with a row on one side only.
+"""
 OUTLIERS = "_rw_outliers"
-"""Names of the columns of a recorded row whose values are beyond their bounds."""
+"""Names of the columns of a recorded row whose values are out of bounds."""
 TS = "_rw_ts"
 POINT = "_rw_point"
 ROW = "_rw_row"
@@ -61,16 +66,19 @@ UNTIL = "_rw_until"
 OPEN = "_rw_open"
 COUNTS = "_rw_counts"
 HASH = "_rw_hash"
-"""Whether a row counts; what tells it from others of its instant, see `row_hash`."""
+"""Whether a row counts as a source; a hash that distinguishes it from others with the same
+timestamp, see `row_hash`.
+"""
 START = "_rw_start"
-"""First point of the whole gap, where `FROM` is only that of a part of it: with the same sources,
-or in the range."""
+"""First point of the whole gap. `FROM` may be the first point of a part of it: the part with the
+same sources, or in the range.
+"""
 AT = "_rw_arrived_us"
-"""Arrival of a row, or of the one that closes a gap."""
+"""Arrival of a row, or of the row that closes a gap."""
 OWN = {NEXT, PREVIOUS, TS, POINT, ROW, FROM, UNTIL, OPEN, COUNTS}
 UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 _WHOLE_DIGITS = 18
-"""Digits of a decimal that Spark computes with exactly, as a whole number."""
+"""Digits up to which Spark computes exactly with a decimal as a whole number."""
 
 
 def place_rows(
@@ -78,10 +86,11 @@ def place_rows(
     settings: FillRules,
     names: list[str] | None = None,
 ) -> DataFrame:
-    """Returns the rows that count: keys are there, and the timestamp is within the bounds.
+    """Returns the rows that count as sources: their keys are not null, and the timestamp is in the
+    range.
 
-    Adds timestamp and grid point, and what the row is a source of as one struct, at most the
-    columns `names`.
+    Adds timestamp and grid point, and the row's source values as one struct, limited to the columns
+    `names`.
     """
     return with_places(frame, settings, names).where(COUNTS).drop(COUNTS)
 
@@ -91,7 +100,7 @@ def with_places(
     settings: FillRules,
     names: list[str] | None = None,
 ) -> DataFrame:
-    """Returns all rows with what `place_rows` adds, and whether they count."""
+    """Returns all rows with the columns of `place_rows`, and whether they count as sources."""
     placed = frame.withColumn(TS, timestamp(frame, settings))
     placed = placed.withColumn(POINT, settings.grid.point(F.col(TS)))
     counts = F.col(POINT).between(settings.first_point, settings.end_point - 1)
@@ -115,13 +124,13 @@ def timestamp(frame: DataFrame, settings: FillRules) -> Column:
 
 
 def event_value(frame: DataFrame, settings: FillRules) -> Column:
-    """Returns `TS` as it stands in the column of the timestamp, not yet cast to its type."""
+    """Returns `TS` in the unit of the timestamp column, not yet cast to its type."""
     is_time = dict(frame.dtypes)[settings.event_at].startswith("timestamp")
     return F.timestamp_micros(TS) if is_time else _div(F.col(TS), settings.unit)
 
 
 def sources(names: list[str], settings: FillRules) -> list[str]:
-    """Returns the columns that values are made from."""
+    """Returns the columns from which values are computed."""
     wanted = set()
     for name, fill in settings.columns.items():
         wanted.add(fill.column or name)
@@ -129,8 +138,8 @@ def sources(names: list[str], settings: FillRules) -> list[str]:
 
 
 def row_hash(rows: DataFrame) -> Column:
-    """Returns what tells rows of one instant apart, by what they are a source of: a hash of all but
-    maps.
+    """Returns a hash of a row's source values, except maps, which distinguishes rows with the
+    same timestamp.
     """
     columns = []
     for name, kind in rows.select(f"{ROW}.*").dtypes:
@@ -140,9 +149,7 @@ def row_hash(rows: DataFrame) -> Column:
 
 
 def in_range(gaps: DataFrame, settings: FillRules) -> DataFrame:
-    """Returns the gaps, from `START` on, that reach into the range, with their first point
-    there.
-    """
+    """Returns the gaps that overlap the range, with their first point in it as `FROM`."""
     inside = F.greatest(START, F.lit(settings.first_point)).cast("bigint")
     return gaps.withColumn(FROM, inside).where(F.col(FROM) < F.col(UNTIL))
 
@@ -154,17 +161,18 @@ def make_rows(
     settings: FillRules,
     given: Mapping[str, Column] | None = None,
 ) -> DataFrame:
-    """Returns the rows of gaps, with all columns of a frame and `PROVENANCE`.
+    """Returns the created rows of gaps, with all columns of a frame and `PROVENANCE`.
 
     Args:
         gaps: a row for each gap.
-        rows: the rows from which seasonal values are taken, as from `place_rows`.
-        frame: whose columns they get.
-        settings: the methods.
-        given: columns of the frame that get their value from those of the gaps, `POINT` and `TS`.
+        rows: rows for seasonal values, as returned by `place_rows`.
+        frame: the frame that has the columns of the result.
+        settings: the fill methods.
+        given: columns of the frame whose values are expressions over the columns of gaps, `POINT`
+            and `TS`.
     """
-    # The rows of a gap are made from the gap alone, by a sequence of its points. A gap that is too
-    # long becomes one row, which stands for all of them.
+    # The rows of a gap are created from the gap only, as a sequence of its points. A gap with too
+    # many points becomes one row, which represents all of them.
     count = F.col(UNTIL) - F.col(FROM)
     is_long = count > settings.max_rows
     points = F.when(is_long, F.array(FROM)).otherwise(F.sequence(F.col(FROM), F.col(UNTIL) - 1))
@@ -177,7 +185,9 @@ def make_rows(
 
 
 def with_provenance(frame: DataFrame) -> DataFrame:
-    """Returns recorded rows with what made ones say of themselves; methods that they have stay."""
+    """Returns recorded rows with the provenance columns of created rows, null or false. Methods
+    and sources that they have are kept.
+    """
     return frame.withColumns(
         {
             IS_MADE: F.lit(False),
@@ -195,22 +205,26 @@ def with_provenance(frame: DataFrame) -> DataFrame:
 
 
 def previous_side(name: str) -> str:
-    """Returns where a column that chooses its sources has the one before; see `sides`."""
+    """Returns the name of the column with the usable row before, for a column with its own
+    sources; see `with_sides`.
+    """
     return f"_rw_previous_{name}"
 
 
 def next_side(name: str) -> str:
-    """Returns where a column that chooses its sources has the one behind."""
+    """Returns the name of the column with the usable row after, for a column with its own
+    sources.
+    """
     return f"_rw_next_{name}"
 
 
 def filled_column(name: str) -> str:
-    """Returns the column with the values for the recorded nulls of a column."""
+    """Returns the name of the column with the values for the recorded nulls of a column."""
     return f"{FILLED_PREFIX}{name}"
 
 
 def is_outlier(value: Column, fill: ColumnFill) -> Column:
-    """Returns whether a value is beyond the bounds of its column; null is within them."""
+    """Returns whether a value is out of the bounds of its column; null is within them."""
     beyond = F.isnan(value.cast("double"))
     if fill.min_value is not None:
         beyond = beyond | (value < fill.min_value)
@@ -220,14 +234,17 @@ def is_outlier(value: Column, fill: ColumnFill) -> Column:
 
 
 def is_within_bounds(value: Column, fill: ColumnFill) -> Column:
-    """Returns whether a value may be a source (G27)."""
+    """Returns whether a value may be a source.
+
+    Rules: G27
+    """
     is_there = value.isNotNull() if fill.treat_null_as_missing else F.lit(True)
     return is_there & ~is_outlier(value, fill) if fill.is_guarded else is_there
 
 
 def outliers(settings: FillRules) -> Column:
-    """Returns the names of the columns whose values in a row are beyond their bounds, null where
-    there are none.
+    """Returns the names of the columns whose values in a row are out of bounds, null if there
+    are none.
     """
     names = []
     for name, fill in settings.bounded_columns.items():
@@ -246,9 +263,13 @@ def with_season(
     settings: FillRules,
     period_us: int,
 ) -> DataFrame:
-    """Adds the row of the same key one period earlier: the first one in the grid point there (G24).
+    """Adds the row of the same key one period earlier: the first one at the grid point of that
+    time.
 
-    Of several rows of that instant it is always the same one, told by what it holds.
+    Of several rows at the same instant, a hash of their content selects one, so the choice is the
+    same in every run.
+
+    Rules: G24
     """
     keys = named_columns(settings.keys)
     first = F.min_by(ROW, F.struct(TS, row_hash(rows)))
@@ -284,8 +305,8 @@ def _filled_rows(
         values[name], word, rows = filled_value(name, types[name], settings)
         methods += [F.lit(name), word]
         rows_used += [F.lit(name), rows]
-    # The id depends on the key and the whole gap, not on the part of it in this range or group: all
-    # rows of a gap have the same one, however the recording is cut.
+    # The id depends on the key and the start of the whole gap, not on the part of it in this range
+    # or group. So all rows of a gap have the same id, however the recording is divided.
     gap_id = F.sha2(F.to_json(F.struct(*key_columns, F.col(START).alias(FROM))), 256)
     columns = []
     for name, kind in types.items():
@@ -304,11 +325,13 @@ def _filled_rows(
 
 
 def looking_back(made: DataFrame, settings: FillRules, *rows: str) -> DataFrame:
-    """Returns made rows or recorded nulls without the sources that are further before them than
-    `look_back` (G35).
+    """Returns created rows or recorded nulls without the sources that are more than `look_back`
+    before them.
 
-    Their sources are the rows of the periods, the sides of the columns that choose, and the columns
-    `rows`.
+    Their sources are the rows of the periods, the sides of columns with their own sources, and the
+    columns `rows`.
+
+    Rules: G35
     """
     if (look_back_us := settings.look_back_us) is None:
         return made
@@ -319,7 +342,7 @@ def looking_back(made: DataFrame, settings: FillRules, *rows: str) -> DataFrame:
     for name in settings.source_columns:
         side = previous_side(name)
         is_near = F.col(TS) - _of(side, TS) <= look_back_us
-        # The point at which the gap begins stays, because it is not a source.
+        # The point at which the gap starts is kept, because it is not a source.
         values[side] = F.struct(
             F.when(is_near, _of(side, TS)).alias(TS),
             _of(side, POINT).alias(POINT),
@@ -337,13 +360,15 @@ def _of(side: str, name: str) -> Column:
 
 
 class _Choice(NamedTuple):
-    """What a column of a made row gets, were there no bounds.
+    """Value of a column in a created row, before bounds are applied.
 
     Attributes:
         value: of any type that can be cast to that of the column.
         word: the method.
-        near: whether its sources are near enough: one that is not there is not far (G30).
-        rows: timestamps of the rows that the value is from, null without any (G39).
+        near: whether its sources are near enough; true if there is no source.
+        rows: timestamps of the rows from which the value is computed, null without any.
+
+    Rules: G30, G39
     """
 
     value: Column
@@ -357,8 +382,10 @@ def filled_value(
     kind: DataType,
     settings: FillRules,
 ) -> tuple[Column, Column, Column]:
-    """Returns value, method and sources of a column, which is of a type; `max_gap` is asked first
-    (G31).
+    """Returns value, method and sources of a column with the type `kind`. `max_gap` is applied
+    after the other bounds, so it has precedence.
+
+    Rules: G31
     """
     fill = settings.columns[name]
     value, word, near, rows = _choice(name, fill, fill.method, settings=settings, kind=kind)
@@ -421,7 +448,7 @@ def _choice(
         )
     if method == "linear":
         both = F.when(before_ts.isNotNull() & behind_ts.isNotNull(), F.array(before_ts, behind_ts))
-        # A recorded null may lie between two values of its own instant.
+        # A recorded null may be between two values with its own timestamp.
         line = _line(before, behind, since, F.greatest(since + until, F.lit(1)), kind)
         if not fill.extrapolate:
             return _Choice(line, word, early & later, rows=both)
@@ -455,11 +482,10 @@ def _line(
 ) -> Column:
     """Returns the value on the line from one value to the other.
 
-    Of whole numbers and decimals it is exact, with a last digit that is rounded half away from
-    zero.
+    For whole numbers and decimals it is exact; the last digit is rounded half away from zero.
 
     Args:
-        first, last: the values where the line starts and ends.
+        first, last: the values at the start and the end of the line.
         since: microseconds from the start to the value on the line, up to `span`.
         span: microseconds from the start to the end, above zero.
         kind: type of the values.
@@ -473,13 +499,13 @@ def _line(
         last = last.cast("double")
         share = since / span
         line = first + (last - first) * share
-        # The difference of two doubles may be infinite, that of their halves is not.
+        # The difference of two doubles may be infinite, but not the difference of their halves.
         halves = (first / 2 + (last / 2 - first / 2) * share) * 2
         return F.when(F.abs(last - first) == float("inf"), halves).otherwise(line)
     if kind.precision > _WHOLE_DIGITS:
         on_line = F.udf(_decimal_line(kind.precision, kind.scale), kind, useArrow=False)
         return on_line(first, last, since, span)
-    # The digits of a decimal are a whole number, which counts units of its last digit.
+    # A decimal is converted to a whole number of units of its last digit.
     digits = DecimalType(_WHOLE_DIGITS, 0)
     units = F.lit(Decimal(10) ** kind.scale)
     unit = F.lit(Decimal(1).scaleb(-kind.scale))
@@ -490,8 +516,8 @@ def _line(
 
 def _whole_line(before: Column, behind: Column, since: Column, span: Column) -> Column:
     """Returns the BIGINT on the line between two whole numbers."""
-    # A product of a BIGINT and a time within `FARTHEST_US` has 38 digits at most, as their weighted
-    # sum does. `div` and `%` cut towards zero.
+    # A product of a BIGINT and a time within `FARTHEST_US` has at most 38 digits, and so does the
+    # weighted sum. `div` and `%` truncate towards zero.
     whole = "decimal(19,0)"
     weighted = before.cast(whole) * (span - since).cast(whole) + behind.cast(whole) * since.cast(
         whole
@@ -503,7 +529,9 @@ def _whole_line(before: Column, behind: Column, since: Column, span: Column) -> 
 
 
 def _decimal_line(precision: int, scale: int) -> Callable[..., Decimal | None]:
-    """Returns `_line` for decimals that have more digits than Spark's arithmetic keeps."""
+    """Returns `_line` as a Python function, for decimals with more digits than Spark's
+    arithmetic keeps.
+    """
 
     def on_line(
         before: Decimal | None,
@@ -521,7 +549,7 @@ def _decimal_line(precision: int, scale: int) -> Callable[..., Decimal | None]:
 
 
 def _one(ts: Column) -> Column:
-    """Returns a row's timestamp as that of the only source."""
+    """Returns an array with a row's timestamp as the only source, null if it is null."""
     return F.when(ts.isNotNull(), F.array(ts))
 
 
@@ -531,8 +559,8 @@ def _seasonal(
     settings: FillRules,
     kind: DataType,
 ) -> _Choice:
-    # Built from the inside out: the fallback first, then each period around it, the first period
-    # last. So the first period with a row decides.
+    # The expression is built from the inside out: the fallback first, the first period last. So the
+    # first period with a row decides.
     value, word, near, rows = _choice(
         name,
         fill,
