@@ -1,5 +1,6 @@
-"""DelayOperator: hands the tuples of a window to a later one, which is what closes a cycle (O51,
-O52).
+"""DelayOperator: passes the tuples of a window on to a later one, which makes cycles possible.
+
+Rules: O51, O52
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ _DUE = "_rw_due"
 
 
 class DelayOperator(TupleOperator):
-    """Emits on port `out` in window n + 1 what came to port `tuples` in window n; in the first
-    window nothing (X9).
+    """Emits on port `out` in window n + 1 the tuples that port `tuples` received in window n; in
+    the first window none.
 
-    A cycle of operators is allowed where it goes through one. Its operators are then called window
-    by window, in one pass over one key range, or, where all their ports are keyed alike, over
-    several (X40). What waits is state, so it outlives a crash; where at most once has lost the
-    window that it was meant for, it comes in the next one computed.
+    A cycle of operators is allowed if it contains a delay operator. The operators of a cycle are
+    then called window by window, in one pass over one key range, or over several if all their ports
+    have the same key. Waiting tuples are state, so they survive a crash. If at most once has lost
+    the window in which they were due, they are emitted in the next one that is computed.
 
     Attributes:
-        columns: those of its tuples, as the subclass says.
-        key: of the columns, those by which tuples are keyed; they come back to the same key range.
-        windows: later by so many.
+        columns: columns of its tuples, declared by the subclass.
+        key: columns by which tuples are keyed; tuples return to the same key range.
+        windows: delay, in windows.
 
     Example::
 
@@ -39,6 +40,8 @@ class DelayOperator(TupleOperator):
 
         ranks = app.add("ranks", Ranks(), links=links, shares=PortHandle("around", "out"))
         app.add("around", Around(), tuples=ranks["shares"])
+
+    Rules: X9, X40
     """
 
     delays: ClassVar[bool] = True
@@ -49,7 +52,7 @@ class DelayOperator(TupleOperator):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **arguments: Any) -> None:
-        """Makes ports and state of the columns that a subclass declares."""
+        """Creates ports and state from the columns that a subclass declares."""
         cls.inputs = {"tuples": InputPort(cls.columns, key=tuple(cls.key))}
         cls.outputs = {"out": OutputPort(cls.columns)}
         waiting = list_of_rows(_DUE, cls.columns)
@@ -58,7 +61,7 @@ class DelayOperator(TupleOperator):
         super().__pydantic_init_subclass__(**arguments)
 
     def begin_window(self: Any, window_id: int) -> None:
-        """Emits what has waited for this window, by key and as it came."""
+        """Emits the tuples that are due in this window, by key and in the order of arrival."""
         if not self.key:
             self._emit_due(window_id)
             return
@@ -77,13 +80,13 @@ class DelayOperator(TupleOperator):
         self.waiting = later
 
     def process(self: Any, row: Any) -> None:
-        """Keeps a tuple until it is due."""
+        """Stores a tuple until it is due."""
         self.waiting.append(
             {_DUE: self.window_id + self.windows, **dict(zip(row._fields, row, strict=True))}
         )
 
     def wrong_properties(self) -> list[WrongProperty]:
-        """Returns what is wrong with properties, columns and key."""
+        """Returns the faults of properties, columns and key."""
         return [*super().wrong_properties(), *self._wrong_columns()]
 
     def _wrong_columns(self) -> Iterator[WrongProperty]:

@@ -1,5 +1,6 @@
-"""InputOperator: tuples that an operator makes or fetches by itself; they are recorded first (O2,
-O7, O8, X45).
+"""InputOperator: creates or fetches tuples, which are recorded before an application reads them.
+
+Rules: O2, O7, O8, X45
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class InputOperator(BaseModel):
     """An operator without input ports, whose tuples become a recorded stream.
 
-    For each window `begin_window`, `emit_tuples` and `end_window` are called once, in the order of
-    the windows, between one `setup` and one `teardown`; also for windows in which nothing is
-    emitted. Properties are fields, as of every operator. What was recorded of a sealed window is
-    never asked for again: replays read the stream.
+    For each window, also one without tuples, `begin_window`, `emit_tuples` and `end_window` are
+    called once, in the order of the windows, after `setup` and before `teardown`. Properties are
+    fields, as in every operator. A sealed window is never emitted again, because replays read the
+    stream.
 
     Attributes:
         columns: columns of its tuples.
-        arrival: the one that says when a tuple arrived, a timestamp; it must lie inside the window.
+        arrival: column with the arrival of a tuple, a timestamp inside the window.
     """
 
     model_config = ConfigDict(
@@ -43,13 +44,13 @@ class InputOperator(BaseModel):
     _rows: list[tuple[Any, ...]] | None = PrivateAttr(default=None)
 
     def setup(self) -> None:
-        """Called before the first window: open what is needed here."""
+        """Called before the first window. Open connections and files here."""
 
     def begin_window(self, window_id: int) -> None:
-        """Called at the begin of each window."""
+        """Called at the start of each window."""
 
     def emit_tuples(self, start: datetime, end: datetime) -> None:
-        """Emits the tuples that arrived from `start` on and before `end`, both in UTC."""
+        """Emits the tuples that arrived at or after `start` and before `end`, both in UTC."""
         raise NotImplementedError
 
     def end_window(self) -> None:
@@ -59,11 +60,11 @@ class InputOperator(BaseModel):
         """Called after the last window, and after an error."""
 
     def emit(self, *values: Any, **named: Any) -> None:
-        """Emits a tuple in the window that is open; values in the order of the columns, or by their
-        names.
+        """Emits a tuple in the open window; values are in the order of the columns, or passed by
+        name.
 
         Raises:
-            InputError: no window is open, or the values are not those of the columns.
+            InputError: no window is open, or the values do not match the columns.
         """
         if self._rows is None:
             raise InputError(
@@ -85,13 +86,13 @@ def input_rows(
     grid: Grid,
     windows: WindowRange,
 ) -> Iterator[pa.Table]:
-    """Calls an operator for each window of a range, and gives what it emits, some windows at a
-    time.
+    """Calls an operator for each window of a range, and yields its tuples, in tables of several
+    windows.
 
     Raises:
         InputError: a tuple does not have the declared types, or did not arrive in the window in
             which it was emitted.
-        Exception: what the operator's code has raised, with a note of callback and window.
+        Exception: an error of the operator's code, with a note of callback and window.
     """
     waiting: list[tuple[Any, ...]] = []
     for _, rows in window_rows(operator, grid, windows):
@@ -108,8 +109,8 @@ def window_rows(
     grid: Grid,
     windows: WindowRange,
 ) -> Iterator[tuple[int, list[tuple[Any, ...]]]]:
-    """Gives each window of a range with the tuples that an operator emits in it; raises as
-    `input_rows`.
+    """Yields each window of a range with the tuples that an operator emits in it; raises the
+    same errors as `input_rows`.
     """
     try:
         _call("setup", operator, operator.setup)

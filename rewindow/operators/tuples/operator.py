@@ -1,6 +1,4 @@
-"""TupleOperator: what a user writes to be called for each tuple (docs/rules/operators.md, section
-3).
-"""
+"""TupleOperator: the base class of operators that are called for each tuple."""
 
 from __future__ import annotations
 
@@ -21,25 +19,25 @@ from rewindow.sequences import excluding, names_of
 
 
 class TupleOperator(FrameOperator):
-    """An operator that is called for each tuple, in order, between the begin and the end of its
-    window (O33).
+    """An operator that is called for each tuple, in order, between the start and the end of its
+    window.
 
-    Of each key range a copy of the operator is called, by one thread (O34, W59): `setup`, then for
-    every window of the group, also an empty one, `begin_window`, `process` for each tuple,
+    Each key range has a copy of the operator, which one thread calls: `setup`, then for every
+    window of the group, also an empty one, `begin_window`, `process` for each tuple, and
     `end_window`; then `teardown`. A tuple has the columns of its port as attributes; timestamps are
     microseconds since the epoch. With several input ports there is a method `process_PORT` for
-    each; they come in the order in which the ports are declared, window by window.
+    each. In each window, the ports are processed in the order in which they are declared.
 
-    An input port says by which columns its tuples are keyed (`InputPort(schema, key=("user",))`):
-    tuples of a key come to the same copy, and a `StateField` has a value for each key. Without keys
-    there is one copy and one value (X41).
+    An input port declares the columns by which its tuples are keyed (`InputPort(schema,
+    key=("user",))`): all tuples of a key are processed by the same copy, and a `StateField` has a
+    value for each key. Without keys there is one copy and one value.
 
-    A faster form is `process_batch(port, rows)`, called with Arrow batches of one window; where it
-    is defined, no `process` is called.
+    A faster form is `process_batch(port, rows)`, called with Arrow batches of one window. If it is
+    defined, `process` is not called.
 
     Attributes:
-        transient: names of attributes that may be assigned though they are no state: lost after the
-            group (X49).
+        transient: names of attributes that may be assigned although they are not state; their
+            values are lost after the group.
         window_id: the window that is computed.
         context: the group's windows, the grid, the recovery mode and the operator's name.
 
@@ -55,6 +53,8 @@ class TupleOperator(FrameOperator):
                 self.total += 1
                 if self.total >= self.limit:
                     self.emit("out", click.user, self.total)
+
+    Rules: O33, O34, W59, X41, X49
     """
 
     model_config = ConfigDict(ignored_types=(StateField, SlidingField))
@@ -68,7 +68,9 @@ class TupleOperator(FrameOperator):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **arguments: Any) -> None:
-        """Numbers the declared fields of state; an operator with a key says only what changed."""
+        """Numbers the declared state fields. If the operator has a key, `next_state` returns
+        only the rows of changed keys.
+        """
         declared: dict[str, Any] = {}
         for base in reversed(cls.__mro__):
             declared |= vars(base)
@@ -83,36 +85,48 @@ class TupleOperator(FrameOperator):
         cls.state_increments = any(port.key for port in cls.inputs.values())
 
     def setup(self) -> None:
-        """Called once before the first window of a group; properties, attributes and state are
-        there (O25, O28).
+        """Called once before the first window of a group; properties, attributes and state are set.
 
-        Nothing is emitted. An operator that works with some attributes only raises here (O29).
+        It must not emit. An operator that works only with some attributes raises an error here.
+
+        Rules: O25, O28, O29
         """
 
     def begin_window(self, window_id: int) -> None:
-        """Called at the begin of every window, also of an empty one (O33); with application
-        windows, of each (W18).
+        """Called at the start of every window, also of an empty one; with application windows, at
+        the start of each of these.
+
+        Rules: O33, W18
         """
 
     def process(self, row: Any) -> None:
-        """Called for each tuple of the only input port, in the port's order (O33, O39)."""
+        """Called for each tuple of the only input port, in the port's order.
+
+        Rules: O33, O39
+        """
         raise NotImplementedError
 
     def end_window(self) -> None:
-        """Called at the end of every window, when all ports have ended it (O33, W34, W35).
+        """Called at the end of every window, when all ports have ended it.
 
-        With application windows it is called at the end of each (W18), and where the recording ends
-        (W23), with sliding ones at the end of each pane (W28).
+        With application windows it is called at the end of each of these and at the end of the
+        recording, with sliding windows at the end of each pane.
+
+        Rules: O33, W18, W23, W28, W34, W35
         """
 
     def slide(self) -> None:
-        """Called where a sliding window has a result: after `end_window` of the last one it covers
-        (W28, W31).
+        """Called when a sliding window has a result: after `end_window` of the last window that it
+        covers.
+
+        Rules: W28, W31
         """
 
     def partials(self, name: str) -> list[Any]:
         """Returns the partial results of a `SlidingField` in the panes of the window, the oldest
-        first (W29).
+        first.
+
+        Rules: W29
         """
         for field in self.fields:
             if field.name == name and isinstance(field, SlidingField):
@@ -121,52 +135,64 @@ class TupleOperator(FrameOperator):
 
     @property
     def is_partial(self) -> bool:
-        """Whether windows of this application or sliding window are missing (X8).
+        """Whether windows of this application or sliding window are missing.
 
-        They lie before a range that began inside of it without a state, at most once has lost them
-        (R20), or the recording has ended before them (W23).
+        They are missing if they are before a range that started inside it without a state, if at
+        most once has lost them, or if the recording ended before them.
+
+        Rules: R20, W23, X8
         """
         return self.context.is_partial(self.window_id)
 
     @property
     def windows_to_checkpoint(self) -> int:
-        """Windows until the next checkpoint falls due: 1 in the window after which it does
-        (W47).
+        """Number of windows until the next checkpoint is due: 1 in the window after which it is
+        due.
+
+        Rules: W47
         """
         return self.context.next_mark(self.window_id) - self.window_id + 1
 
     def before_checkpoint(self, window_id: int) -> None:
-        """Called after a window at which a checkpoint falls due by id; what it changes is in the
-        saved state (O36).
+        """Called after a window whose id makes a checkpoint due. Its changes to state are in the
+        checkpoint.
 
-        The window has ended, so nothing is emitted (W53). The end of a group alone is no reason to
-        call it (X42).
+        The window has ended, so it must not emit. It is not called at the end of a group unless a
+        checkpoint is due.
+
+        Rules: O36, W53, X42
         """
 
     def checkpointed(self, window_id: int) -> None:
-        """Called when the state after a window has been saved: on the next group's copy, after
-        `setup` (W78, X42).
+        """Called after the state of a window has been saved: on the next group's copy, after
+        `setup`.
 
-        It may neither emit nor change state. After a crash it comes again for the checkpoint that
-        was restored; after the last group there is none. A key range without tuples and keys has no
-        copy that could be called.
+        It must neither emit nor change state. After a crash it is called again for the restored
+        checkpoint; after the last group it is not called. A key range without tuples and keys has
+        no copy, so it is not called there.
+
+        Rules: W78, X42
         """
 
     def committed(self, window_id: int) -> None:
-        """Called after `checkpointed`: all operators have saved their state, in the same commit
-        (W78, X20).
+        """Called after `checkpointed`: all operators have saved their state, in the same commit.
+
+        Rules: W78, X20
         """
 
     def teardown(self) -> None:
-        """Called after the last window of a group, and after an error (O35)."""
+        """Called after the last window of a group, and after an error.
+
+        Rules: O35
+        """
 
     def emit(self, port: str, *values: Any, **named: Any) -> None:
-        """Emits a tuple in the window that is computed; values in the order of the port's columns,
-        or by their names.
+        """Emits a tuple in the window that is computed; values are in the order of the port's
+        columns, or passed by name.
 
         Raises:
-            InputError: there is no such port or column, the count of values is wrong, or no window
-                is open.
+            InputError: the port or a column does not exist, the number of values is wrong, or no
+                window is open.
         """
         self.__dict__["_range"].emit(port, values, named)
 
@@ -178,19 +204,21 @@ class TupleOperator(FrameOperator):
         detail: str = "",
         position: str = "",
     ) -> None:
-        """Emits an error tuple: a check on data fails no replay, what a callback raises does
-        (O62).
+        """Emits an error tuple. A failed check on a tuple does not fail the replay; an exception in
+        a callback does.
 
         Args:
             port: an error port.
             row: values in the order of the port's columns.
-            reason: one of the built-in list (docs/error_tuples.md), or another name of
-                lower-case letters, digits and _ (X14).
+            reason: one of the built-in list (docs/error_tuples.md), or another name of lower-case
+                letters, digits and _.
             detail: the reason in words, with the values.
-            position: where the tuple came from.
+            position: origin of the tuple.
 
         Raises:
             InputError: the reason is not such a name, or see `emit`.
+
+        Rules: O62, X14
         """
         check_reasons([reason], port)
         self.__dict__["_range"].emit(
@@ -201,43 +229,49 @@ class TupleOperator(FrameOperator):
         )
 
     def emit_batch(self, port: str, rows: pa.RecordBatch | pa.Table) -> None:
-        """Emits rows in the window that is computed; their columns are those of the port."""
+        """Emits rows in the window that is computed; they must have the port's columns."""
         self.__dict__["_range"].emit_batch(port, rows)
 
     def keys(self) -> Iterator[Any]:
-        """Gives the keys that have state, each as the one whose state the operator reads; in their
-        order.
+        """Yields the keys that have state, in their order, and selects the state of each.
 
-        A key of one column is its value, of several a tuple.
+        A key of one column is its value, a key of several columns a tuple.
         """
         return self.__dict__["_range"].each_key()  # type: ignore[no-any-return]
 
     def at(self, *key: Any) -> None:
-        """Takes a key as the one whose state the operator reads: for `process_batch`, which gets
-        tuples of many.
+        """Selects the key whose state the operator reads, for `process_batch`, whose tuples have
+        many keys.
         """
         self.__dict__["_range"].take(key)
 
     def has(self, *key: Any) -> bool:
-        """Returns whether this partition has the state of a key (O87, O91). Use it for tuples of a
-        broadcast port, which go to all partitions.
+        """Returns whether this partition has the state of a key. Use it for tuples of a broadcast
+        port, which all partitions receive.
+
+        Rules: O87, O91
         """
         return self.__dict__["_range"].has(key)  # type: ignore[no-any-return]
 
     def merge(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns the combined state of two instances, by field (O95, R100). An operator with state
-        needs it for `spread`.
+        """Returns the combined state of two instances, by field. An operator with state needs it
+        for `spread`.
 
-        It must be associative and commutative, and a state of defaults must change nothing.
+        It must be associative and commutative, and merging a state of defaults must not change the
+        other one.
+
+        Rules: O95, R100
         """
         raise NotImplementedError
 
     def forget(self) -> None:
-        """Removes the state of the key whose state the operator reads."""
+        """Removes the state of the selected key."""
         self.__dict__["_range"].forget()
 
     def state_columns(self) -> pa.Schema | None:
-        """Returns the key's columns and those of the declared fields, a row for each key."""
+        """Returns the key's columns and those of the declared fields; the state has a row for
+        each key.
+        """
         if not self.fields:
             return None
         columns = self.key_schema()
@@ -250,8 +284,8 @@ class TupleOperator(FrameOperator):
         return tuple(self.key_schema().names)
 
     def key_schema(self) -> pa.Schema:
-        """Returns the columns of the key, as the first port with a key declares them; none without
-        a key.
+        """Returns the columns of the key, as declared by the first port with a key; an empty
+        schema without a key.
         """
         for port in self.input_ports().values():
             if port.is_keyed:
@@ -262,8 +296,9 @@ class TupleOperator(FrameOperator):
         return pa.schema([])
 
     def wrong_properties(self) -> list[WrongProperty]:
-        """Returns what is wrong with properties, ports and callbacks; input ports say what their
-        tuples are (O22).
+        """Returns the faults of properties, ports and callbacks.
+
+        Rules: O22
         """
         return [*super().wrong_properties(), *self._wrong_ports()]
 
@@ -350,7 +385,7 @@ class TupleOperator(FrameOperator):
 
 
 def _can_be_key(field: pa.Field) -> bool:
-    """Returns whether equal values are one key: a NaN is not equal to itself, and a list is none
-    for Python.
+    """Returns whether equal values of a column are the same key: a NaN does not equal itself,
+    and a Python list cannot be hashed.
     """
     return not (pa.types.is_floating(field.type) or pa.types.is_nested(field.type))

@@ -1,4 +1,8 @@
-"""OutputOperator: where tuples leave an application, and the one that collects them (O3, X46)."""
+"""OutputOperator and CollectOperator: the first sends tuples out of an application, the second
+stores the last ones in its state.
+
+Rules: O3, X46
+"""
 
 from __future__ import annotations
 
@@ -16,20 +20,21 @@ _WINDOW = "window_id"
 
 
 class OutputOperator(TupleOperator):
-    """An operator that hands its tuples to something outside, and emits nothing but error tuples
-    (O3, R67).
+    """An operator that writes its tuples to an external system, and emits only error tuples.
 
-    It is called as any tuple operator; what it sends in a window belongs there, at the latest in
-    `end_window` (R63). A test calls it (`rewindow.testing.run_operator`). A replay refuses it in
-    every mode: after a crash it computes windows again, and what has left Rewindow by then is not
-    taken back (X46). Outputs, and what collects, it takes.
+    It is called like any tuple operator, and must write the tuples of a window at the latest in
+    `end_window`. Use it in tests (`rewindow.testing.run_operator`). Replays reject it in every
+    mode, because they compute windows again after a crash, and cannot undo external writes. Use
+    outputs instead; replays also accept `CollectOperator`.
+
+    Rules: O3, R63, R67, X46
     """
 
     ends_streams: ClassVar[bool] = True
     writes_outside: ClassVar[bool] = True
 
     def wrong_properties(self) -> list[WrongProperty]:
-        """Returns what is wrong with properties and ports."""
+        """Returns the faults of properties and ports."""
         wrong = [*super().wrong_properties()]
         for name, port in self.output_ports().items():
             if not port.error:
@@ -42,15 +47,15 @@ class OutputOperator(TupleOperator):
 
 
 class CollectOperator(OutputOperator):
-    """Keeps the last tuples of its only port in its state, for each key: what a test, or a person,
-    wants to look at.
+    """Stores the last tuples of its only port in its state, for each key, for tests and for
+    inspection.
 
     The field `collected` has them as mappings, the oldest first, each with its window as
-    `window_id`; timestamps are microseconds since the epoch. It writes nothing outside, so that a
-    replay takes it too, in every mode (X46).
+    `window_id`; timestamps are microseconds since the epoch. It writes to no external system, so
+    replays accept it in every mode.
 
     Attributes:
-        limit: so many of each key are kept.
+        limit: number of tuples to keep for each key.
 
     Example::
 
@@ -60,6 +65,8 @@ class CollectOperator(OutputOperator):
         assert run_operator(Seen(limit=1), {"clicks": {7: [("ann",), ("bob",)]}}).states[()] == {
             "collected": [{"window_id": 7, "user": "bob"}]
         }
+
+    Rules: X46
     """
 
     writes_outside: ClassVar[bool] = False
@@ -68,7 +75,7 @@ class CollectOperator(OutputOperator):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **arguments: Any) -> None:
-        """Makes the field of state of the columns of the port that a subclass declares."""
+        """Creates the state field from the columns of the port that a subclass declares."""
         columns = pa.schema([])
         for port in cls.inputs.values():
             if port.schema is not None:
@@ -80,13 +87,13 @@ class CollectOperator(OutputOperator):
         super().__pydantic_init_subclass__(**arguments)
 
     def process(self: Any, row: Any) -> None:
-        """Keeps a tuple, in the place of the oldest where there are too many."""
+        """Stores a tuple, and drops the oldest ones beyond the limit."""
         kept = self.collected
         kept.append({_WINDOW: self.window_id, **dict(zip(row._fields, row, strict=True))})
         del kept[: -self.limit]
 
     def wrong_properties(self) -> list[WrongProperty]:
-        """Returns what is wrong with properties, ports and columns."""
+        """Returns the faults of properties, ports and columns."""
         found = super().wrong_properties()
         if len(self.input_ports()) != 1:
             found.append(

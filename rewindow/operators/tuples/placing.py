@@ -1,4 +1,4 @@
-"""Checks of the partitions and unifiers of a tuple operator (docs/rules/operators.md, 8 and 9)."""
+"""Checks of the partitions and unifiers of a tuple operator."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""A field of state for sliding windows: the partial result of each pane, of which a result merges
-many (W27 to W32).
+"""A state field for sliding windows: it keeps the partial result of each pane, and a result merges
+those of several panes.
+
+Rules: W27 to W32
 """
 
 from __future__ import annotations
@@ -13,12 +15,12 @@ from rewindow.operators.tuples.state import RunningOperator, StateField
 
 
 class SlidingField(StateField):
-    """A field of which a sliding window keeps a partial result for each pane; all that are looked
-    back over are state.
+    """A field with a partial result for each pane of a sliding window; the partial results of all
+    panes in the window are state.
 
-    Read and assigned as an attribute, it is the partial result of the pane that is computed, and
-    begins each pane with the default. `partials(NAME)` gives those of all panes of the window. What
-    has slid out is dropped.
+    As an attribute, it is the partial result of the pane that is computed, and has the default
+    value at the start of each pane. `partials(NAME)` returns those of all panes of the window.
+    Panes that have left the window are dropped.
 
     Args:
         kind: type of a partial result.
@@ -61,8 +63,10 @@ class SlidingField(StateField):
         self._record(operator)[self._pane(operator)] = value
 
     def all_of(self, operator: RunningOperator) -> list[Any]:
-        """Returns the partial results of all panes, the oldest first; of one without tuples the
-        default (W29).
+        """Returns the partial results of all panes, the oldest first; the default for a pane
+        without tuples.
+
+        Rules: W29
         """
         last = self._pane(operator)
         partials = operator.__dict__["_range"].peek()[self.place]

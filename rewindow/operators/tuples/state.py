@@ -1,5 +1,6 @@
-"""A declared field of state: what an operator keeps for each key from window to window (W57,
-X49).
+"""A declared state field: a value that an operator keeps for each key from window to window.
+
+Rules: W57, X49
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from rewindow.application import OperatorContext
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Returns the type of a value as tuple operators see it: timestamps are microseconds."""
+    """Returns the type of a value in tuple operators: timestamps are microseconds."""
     return pa.int64() if pa.types.is_timestamp(kind) else kind
 
 
@@ -26,16 +27,15 @@ class RunningOperator(Protocol):
 
 
 class StateField:
-    """A field that is kept from window to window: one value for each key, or one in all where there
-    is no key.
+    """A field that is kept from window to window: one value for each key, or a single value without
+    a key.
 
-    Read and assigned as an attribute of the operator, it is the value of the key of the tuple that
-    is processed.
+    As an attribute of the operator, it is the value for the key of the tuple that is processed.
 
     Args:
-        kind: type of the value. A map is a dict in the operator; it and a list may be changed in
+        kind: type of the value. A map is a dict in the operator; dicts and lists may be changed in
             place.
-        default: the value of a key that has none yet; copied for each key.
+        default: the initial value of a key; copied for each key.
 
     Example:
         total = StateField(pa.int64(), 0)
@@ -66,13 +66,13 @@ class StateField:
         operator.__dict__["_range"].own()[self.place] = value
 
     def first(self) -> Any:
-        """Returns the value of a key that has none yet."""
+        """Returns the initial value of a key."""
         return copy.deepcopy(self.default) if self._is_shared else self.default
 
     @property
     def stored_as(self) -> pa.DataType:
-        """The type of the column that holds it: entries of a map are a list, as Spark hashes no
-        maps.
+        """The type of the column with the value. A map is stored as a list of its entries,
+        because Spark cannot hash maps.
         """
         if pa.types.is_map(self.kind):
             return pa.list_(
@@ -81,13 +81,15 @@ class StateField:
         return self.kind
 
     def to_stored(self, value: Any) -> Any:
-        """Returns a value as its column holds it; entries of a map in the order of their keys."""
+        """Returns a value in the form of its column; entries of a map are in the order of their
+        keys.
+        """
         if isinstance(value, Mapping) and pa.types.is_map(self.kind):
             return [{"key": key, "value": value[key]} for key in sorted(value)]
         return value
 
     def from_stored(self, value: Any) -> Any:
-        """Returns a value as the operator sees it."""
+        """Returns a value in the form that the operator uses."""
         if value is not None and pa.types.is_map(self.kind):
             return {entry["key"]: entry["value"] for entry in value}
         return value

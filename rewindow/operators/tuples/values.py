@@ -19,8 +19,8 @@ def to_array(values: Sequence[Any], field: pa.Field, what: str) -> pa.Array:
         pa.ArrowNotImplementedError,
         OverflowError,
     ) as error:
-        # Arrow does not report which value was wrong: they are tried one by one, after the failure
-        # only.
+        # Arrow does not report which value was wrong, so they are converted one by one. This
+        # happens only after a failure.
         wrong = next((value for value in values if not _fits(value, field.type)), values[0])
         raise InputError(
             f'column "{field.name}" of {what} is {field.type}, a value was {type(wrong).__name__} '
