@@ -1,4 +1,6 @@
-"""Generator: base class of sources that compute tuples from properties and a seed (O145 to O147).
+"""Generator: base class of sources that compute tuples from properties and a seed.
+
+Rules: O145 to O147
 
 class Trips(Generator):
     columns: ClassVar = pa.schema(

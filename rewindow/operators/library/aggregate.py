@@ -1,4 +1,7 @@
-"""Aggregate: sums, counts and other values of the tuples of a window (O113 to O120, O128, O129)."""
+"""Aggregate: sums, counts and other values of the tuples of a window.
+
+Rules: O113 to O120, O128, O129
+"""
 
 from __future__ import annotations
 
@@ -195,7 +198,7 @@ class Aggregate(SpanningOperator):
         results: list[Column] = []
         for number, call in enumerate(calls):
             if call.function in _FREQUENT:
-                # Each tuple carries the count of its value, so that one aggregation is enough.
+                # The count of its value is added to each tuple, so that one aggregation is enough.
                 [value] = named_columns([call.column])
                 alike = Window.partitionBy(*groups, value)
                 rows = rows.withColumn(f"_count_{number}", F.count(value).over(alike))
@@ -271,7 +274,7 @@ class Aggregate(SpanningOperator):
             count = F.col(f"_count_{number}")
             count = -count if call.function == "most_frequent" else count
             ranked = F.struct(count.alias("count"), value.alias("value"))
-            # The smallest count comes first, then the smallest value: ties are decided too.
+            # The struct with the smallest count wins; on a tie, the one with the smallest value.
             folds[name] = _Fold(F.min(F.when(value.isNotNull(), ranked)), F.min)
             return [F.col(name).getField("value").alias(call.name)]
         return [self._folded(call, value, name, folds).alias(call.name)]
@@ -299,7 +302,10 @@ class Aggregate(SpanningOperator):
         return F.col(name)
 
     def _reduced(self, call: Call) -> Column:
-        """Returns the reduction of the values in ascending order (O122)."""
+        """Returns the reduction of the values in ascending order.
+
+        Rules: O122
+        """
         from pyspark.sql.pandas.types import from_arrow_type
 
         kind = from_arrow_type(self._kind(call)).simpleString()

@@ -1,5 +1,6 @@
-"""Deduplicate: separates unique, duplicate and expired tuples by event time (E71 to E76, E78,
-X39).
+"""Deduplicate: separates unique, duplicate and expired tuples by event time.
+
+Rules: E71 to E76, E78, X39
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ OUTCOMES = ("unique", "duplicate", "expired")
 
 class Deduplicate(ColumnsOperator):
     """Sends the first tuple of each key to the port `unique` and later ones to `duplicate`, within
-    a range of event time; tuples that are older than the range go to `expired` (E71 to E76, E78).
+    a range of event time; tuples that are older than the range go to `expired`.
 
     The range starts at `reference` - `expire` and is divided into buckets of `span`; the last one
     ends at `reference` or later. A tuple at or after the end of the range moves the
@@ -60,6 +61,8 @@ class Deduplicate(ColumnsOperator):
             null.
         order_by: columns that order the tuples of a window; the first tuple of a key is unique. By
             default, the order of the recording.
+
+    Rules: E71 to E76, E78
     """
 
     key: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -148,7 +151,7 @@ class Deduplicate(ColumnsOperator):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        # Keys of the state come before all tuples, as tuples of the window before the group.
+        # Keys of the state are sorted before all tuples, as tuples of the window before the group.
         known = state.withColumn(
             WINDOW,
             F.lit(context.first - 1),

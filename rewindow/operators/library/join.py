@@ -1,4 +1,7 @@
-"""Join and Enrich: combine tuples of two streams that have equal keys (E77, E78, O123, X25)."""
+"""Join and Enrich: combine tuples of two streams that have equal keys.
+
+Rules: E77, E78, O123, X25
+"""
 
 from __future__ import annotations
 
@@ -105,8 +108,7 @@ class PairingOperator(ColumnsOperator):
 
 
 class Join(PairingOperator, SpanningOperator):
-    """Pairs tuples of the ports `left` and `right` that are equal in the columns `on` (E77, E78,
-    O123).
+    """Pairs tuples of the ports `left` and `right` that are equal in the columns `on`.
 
     Without `expire`, tuples of the same window are paired. With `application_windows`, tuples of
     the same application window are paired, and its last window has the pairs. With `expire`, each
@@ -128,6 +130,8 @@ class Join(PairingOperator, SpanningOperator):
             default, the order of the recording.
         mark_partial: without `expire`, whether the column `_rw_partial` marks results of
             application windows in which windows are missing.
+
+    Rules: E77, E78, O123
     """
 
     right_columns: Columns
@@ -213,7 +217,7 @@ class Join(PairingOperator, SpanningOperator):
         )
         left, right = F.col(WINDOW), F.col(f"{WINDOW}_right")
         until, until_right = F.col(_UNTIL), F.col(f"{_UNTIL}_right")
-        # In a window all tuples of `left` come before those of `right`.
+        # In a window, all tuples of `left` are before those of `right`.
         left_first = (left <= right) & (until.isNull() | (until > right))
         left_first &= self._is_current(_AT, f"{_NOW}_right")
         right_first = (right < left) & (until_right.isNull() | (until_right >= left))
@@ -414,7 +418,7 @@ class Enrich(PairingOperator):
             allow_missing=True,
         )
         by_key = Window.partitionBy(*named_columns(self.on))
-        # The rows of the table come first in their window, because false and null sort before true.
+        # The rows of the table are first in their window, because null sorts before true.
         so_far = by_key.orderBy(
             WINDOW,
             F.col("_is_tuple").asc_nulls_first(),

@@ -1,5 +1,7 @@
-"""The order of tuples, for library operators whose results depend on it (E76, X43): by window, then
-by the columns `order_by`, then by all other columns.
+"""The order of tuples, for library operators whose results depend on it: by window, then by the
+columns `order_by`, then by all other columns.
+
+Rules: E76, X43
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ OFFSET = "offset"
 
 
 def ordering(columns: Iterable[pa.Field], order_by: Iterable[str]) -> list[Column]:
-    """Returns the columns that order the tuples of a window; maps have no order."""
+    """Returns the columns that order the tuples of a window. Maps are left out, because they
+    have no order.
+    """
     names = [*order_by]
     for field in columns:
         if not pa.types.is_map(field.type):
@@ -38,6 +42,9 @@ def with_running_max(
     """Adds a column `name`: the largest value of the column `of` up to and including each tuple.
 
     Args:
+        rows: the tuples, with `window_id`.
+        of: the column whose largest value is added.
+        name: name of the added column.
         order: columns that order the tuples of a window.
     """
     # Tuples are sorted window by window, so that windows can be sorted in parallel.
@@ -64,8 +71,10 @@ def with_running_max(
 
 
 def no_nulls(names: Iterable[str], null_keys: str) -> Column:
-    """Returns whether a key can equal another key (E78, X25): with `null_keys="equal"` always,
-    otherwise only if it has no null.
+    """Returns whether a key can equal another key: with `null_keys="equal"` always, otherwise only
+    if it has no null.
+
+    Rules: E78, X25
     """
     known = F.lit(True)
     if null_keys == "apart":

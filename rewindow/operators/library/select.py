@@ -1,4 +1,4 @@
-"""Select: filters tuples, and chooses and computes columns (docs/rules/operators.md section 11)."""
+"""Select: filters tuples, and chooses and computes columns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Select(ColumnsOperator):
 
     `where` and `expressions` are SQL over the columns of the input. Each expression that is not
     just the name of a column needs its type in `types`, because Rewindow must know the columns of
-    every port before it starts Spark (O109 to O112, O125).
+    every port before it starts Spark.
 
     Attributes:
         where: a condition; tuples for which it is false or null are left out.
@@ -34,6 +34,8 @@ class Select(ColumnsOperator):
         types: SQL type of each expression, such as "double" or "array<string>".
         explode: a column with lists. Each item becomes a tuple, in which it replaces the list; an
             empty list yields no tuple.
+
+    Rules: O109 to O112, O125
     """
 
     where: str | None = None
@@ -97,7 +99,8 @@ class Select(ColumnsOperator):
         if name not in self.expressions:
             return named_columns([name])[0].alias(name)
         sql = self.expressions[name]
-        # The cast makes the declared type true: Spark's own for `number * 2` may be another one.
+        # The cast guarantees the declared type. Spark may choose another one, such as for
+        # `number * 2`.
         value = named_columns([sql])[0] if sql in self._input_kinds() else F.expr(sql)
         return value.cast(from_arrow_type(kind)).alias(name)
 

@@ -1,5 +1,7 @@
-"""Application and sliding windows of frame operators: the tuples that a result covers, and those
-that the state keeps for later results (O128, W18, W27, X8).
+"""Application and sliding windows of frame operators: the tuples that a result covers, and the
+state with tuples for later results.
+
+Rules: O128, W18, W27, X8
 """
 
 from __future__ import annotations
@@ -61,7 +63,8 @@ class SpanningOperator(ColumnsOperator):
         rows = self._rows(inputs, state)
         window = F.col(WINDOW)
         windowing = context.windowing
-        # First and last need the window of a tuple after it has got that of the result.
+        # `first` and `last` need the window of a tuple after `window_id` has become that of the
+        # result.
         rows = rows.withColumn(ORIGIN, window)
         if windowing.application == 1:
             return rows
@@ -99,7 +102,9 @@ class SpanningOperator(ColumnsOperator):
 
     def with_partial(self, results: DataFrame, context: OperatorContext) -> DataFrame:
         """Returns the results. With `mark_partial`, the column `_rw_partial` shows whether windows
-        of the application window are missing (X8).
+        of the application window are missing.
+
+        Rules: X8
         """
         if not self.mark_partial:
             return results
@@ -118,13 +123,15 @@ class SpanningOperator(ColumnsOperator):
 def first_result(window: Column, context: OperatorContext) -> Column:
     """Returns the window with the first result that a tuple of a window is part of.
 
-    An application window that is open at the end of the recording has its result there (W23).
+    An application window that is open at the end of the recording has its result there.
+
+    Rules: W23
     """
     windowing: Windowing = context.windowing
     if windowing.slide is None:
         last = window - F.pmod(window, F.lit(windowing.application)) + windowing.application - 1
         return last if context.end is None else F.least(last, F.lit(context.end))
-    # The first result comes after all the windows that it looks back over.
+    # The first result covers the windows from 0 on, so it is in window `application` - 1.
     whole = F.lit(windowing.application - 1)
     return F.greatest(whole, window + F.pmod(whole - window, F.lit(windowing.slide)))
 

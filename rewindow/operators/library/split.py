@@ -1,5 +1,5 @@
-"""Split, Union and Sample: divide, combine and sample streams without changing the values of tuples
-(docs/rules/operators.md section 11).
+"""Split, Union and Sample: divide, combine and sample streams without changing the values of
+tuples.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ REST = "rest"
 
 
 class Split(ColumnsOperator):
-    """Sends each tuple to the port of the first condition that is true; otherwise to `rest` (O124).
+    """Sends each tuple to the port of the first condition that is true; otherwise to `rest`.
 
     Attributes:
         conditions: SQL condition of each output port, checked in the order of the ports.
         every: whether a tuple goes to the ports of all conditions that are true.
+
+    Rules: O124
     """
 
     conditions: Annotated[dict[str, str], Field(min_length=1)]
@@ -53,7 +55,7 @@ class Split(ColumnsOperator):
         """Returns the tuples of each port."""
         rows = self.passed(inputs[ROWS])
         ports = {}
-        # Null counts as false: every tuple must go somewhere.
+        # Null counts as false, so that every tuple is in at least one port.
         no_other: Column = F.lit(True)
         for port, sql in self.conditions.items():
             condition = or_false(F.expr(sql))
@@ -64,12 +66,13 @@ class Split(ColumnsOperator):
 
 
 class Union(ColumnsOperator):
-    """Combines streams with the same columns; `Merge` combines them in the order of event time
-    (O124).
+    """Combines streams with the same columns; `Merge` combines them in the order of event time.
 
     Attributes:
         ports: names of the input ports. Columns that the first input does not have are left out.
         source: name of a further column with the input port of the tuple.
+
+    Rules: O124
     """
 
     ports: Annotated[tuple[str, ...], Field(min_length=2)] = ("left", "right")
@@ -107,11 +110,13 @@ class Union(ColumnsOperator):
 
 class Sample(ColumnsOperator):
     """Passes on all tuples of a sample of the keys. The sample is the same in every window and in
-    every replay; a larger fraction only adds keys (O126, O143).
+    every replay; a larger fraction only adds keys.
 
     Attributes:
         fraction: fraction of the keys, more than 0 and at most 1.
         key: the columns that form the key.
+
+    Rules: O126, O143
     """
 
     fraction: Annotated[float, Field(gt=0, le=1)]

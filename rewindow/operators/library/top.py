@@ -1,4 +1,7 @@
-"""TopN: the largest tuples of a window (O121)."""
+"""TopN: passes on the largest tuples of a window.
+
+Rules: O121
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _RANK = "_rank"
 
 
 class TopN(SpanningOperator):
-    """Passes on the first `top` tuples of each window, by default the largest ones (O121).
+    """Passes on the first `top` tuples of each window, by default the largest ones.
 
     The order is total: tuples with equal values of `by` are in ascending order of all their
     columns. Null comes last. With `application_windows`, the first `top` tuples of an application
@@ -38,6 +41,8 @@ class TopN(SpanningOperator):
         rank: name of a further column with the rank of each tuple, from 1.
         mark_partial: whether the column `_rw_partial` marks results of application windows in which
             windows are missing.
+
+    Rules: O121
     """
 
     top: Annotated[int, Field(ge=1)]
