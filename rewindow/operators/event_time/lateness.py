@@ -557,7 +557,7 @@ def _classify(
         outcome = outcome.when(F.expr(far), FAR_FUTURE).when(F.expr(is_shrunk(TS, AT)), BAD_TYPE)
     outcome = outcome if stream.max_jump_us is None else outcome.when(F.col(JUMPS), JUMP)
     if IS_TIMER in columns:
-        # A timer shows that time has passed and is not a tuple (H60): it moves the clock, and is
+        # A timer shows that time has passed and is not a data tuple: it moves the clock, and is
         # never late.
         outcome = outcome.when(F.col(IS_TIMER), TIMER)
         is_late = is_late & ~or_false(IS_TIMER)

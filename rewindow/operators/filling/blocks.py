@@ -5,7 +5,7 @@ The neighbours of a row are nearly always in its block of grid points. So rows a
 within blocks. Then the first and last row of each block, which are few, are ordered per key across
 blocks. Then each block is processed again, so that its other rows get values from outside the
 block. A *step* computes the same columns each time and keeps values that it has found before. Rows
-that are not wanted are dropped after the first pass.
+that are not part of the result are dropped after the first pass.
 """
 
 from __future__ import annotations

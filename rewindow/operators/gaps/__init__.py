@@ -1,3 +1,3 @@
-"""What is missing from a stream, on both clocks: gaps in event time, nulls, lulls
-(docs/rules/heartbeat.md, part 2).
+"""Gap reports: rows, values and arrivals that are missing from a stream, by event time and by
+arrival time.
 """

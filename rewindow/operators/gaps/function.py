@@ -1,9 +1,13 @@
-"""What is missing from the rows of a DataFrame, by key and column (docs/rules/heartbeat.md, part
-2).
+"""Gap report of a DataFrame: what is missing from its rows, by key and column.
 
-settings = GapSettings(event_at="at", cadence="1 hour", from_time="2013-01-01",
-to_time="2014-01-01", keys=["origin"]) report = gap_report(weather, settings) report.gaps.show()
-report.completeness.show()
+Example:
+    settings = GapSettings(
+        event_at="at", cadence="1 hour", from_time="2013-01-01", to_time="2014-01-01",
+        keys=["origin"],
+    )
+    report = gap_report(weather, settings)
+    report.gaps.show()
+    report.completeness.show()
 """
 
 from __future__ import annotations
@@ -38,27 +42,32 @@ GAP = (
     "closed_by",
     "gap_id",
 )
-"""Columns of a gap behind its keys (G9)."""
+"""Columns of a gap in addition to its keys.
+
+Rules: G9
+"""
 
 
 @dataclass(frozen=True)
 class FrameGaps:
-    """A report of gaps, as frames; nothing has run yet.
+    """A gap report, as frames whose queries have not run yet.
 
     Attributes:
-        gaps: a row per gap. The keys; `column STRING`, null where whole rows are missing; `kind
+        gaps: a row per gap. The keys; `column STRING`, null if whole rows are missing; `kind
             STRING` (missing_rows, recorded_nulls, lull, late_repaired, never_started, ended);
-            `from`, `to TIMESTAMP`, start inclusive, end exclusive; `length_us BIGINT`, without what
-            is closed; `missing BIGINT`, the rows or values not there; `open_left`, `open_right
-            BOOLEAN`: it touches that bound of the range and may go on beyond it; `closed_by
-            STRING`, the window and offset of the tuple that ended it, where the frame has these
-            columns; `gap_id STRING`, the same however the recording is cut.
+            `from`, `to TIMESTAMP`, start inclusive, end exclusive; `length_us BIGINT`, without
+            closed hours; `missing BIGINT`, the number of missing rows or values; `open_left`,
+            `open_right BOOLEAN`: the gap reaches that bound of the range and may continue beyond
+            it; `closed_by STRING`, the window and offset of the tuple that ended it, if the frame
+            has these columns; `gap_id STRING`, which does not depend on the division of the
+            recording.
         completeness: a row per key, and per key and column. The keys; `column STRING`; `is_expected
-            BOOLEAN`, null without expected keys; `expected BIGINT` rows, which are those `present`,
-            with a null in the column (`nulls`), `missing` in the gaps listed, and `tolerated` by
-            the factor, together; `completeness DOUBLE`, present of expected.
-        state: the runs of rows so far. As `state` of the next piece of the recording they count in
-            its report.
+            BOOLEAN`, null without expected keys; `expected BIGINT` rows, the sum of those that are
+            `present`, those with a null in the column (`nulls`), those `missing` in the listed
+            gaps, and those `tolerated` by the factor; `completeness DOUBLE`, the share of present
+            rows.
+        state: the runs of rows so far. Pass it as `state` of the next piece of the recording to
+            include them in its report.
     """
 
     gaps: DataFrame
@@ -72,27 +81,28 @@ def gap_report(
     *,
     state: DataFrame | None = None,
 ) -> FrameGaps:
-    """Returns what is missing from a frame between two times, on both clocks (G1).
+    """Returns the gaps of a frame between two times, by event time and by arrival time.
 
-    Rows need no order, and rows of the same key and time count once (G5). Rows without an event
-    time count nowhere; those before the range say only that their key had begun; those behind it
-    nothing.
+    Rows need no order, and rows of the same key and time count once. Rows without an event time are
+    ignored. Rows before the range only show that their key had started; rows after it are ignored.
 
     Args:
-        frame: the rows, with event time and keys; `window_id` and `offset`, where it has them, say
-            which closed a gap.
-        settings: what is expected.
-        state: `state` of the report on the pieces before, made with the same settings.
+        frame: the rows, with event time and keys; if it has `window_id` and `offset`, the report
+            shows which tuple closed a gap.
+        settings: the expected rows.
+        state: `state` of the report on earlier pieces, created with the same settings.
 
     Raises:
         InputError: a column is missing, or has a wrong type.
+
+    Rules: G1, G5
     """
     _check(frame, settings)
     sql = GapSql(settings, "div")
     session = frame.sparkSession
     runs = _ask(session, sql.runs("{rows}"), rows=_rows(frame, settings))
     names = [*sql.keys, "part", *RUN]
-    # A report asks for its runs several times: they are computed once, and are few.
+    # A report reads its runs, which are few, several times. The checkpoint computes them once.
     given = runs if state is None else runs.unionByName(state.toDF(*names))
     merged = (
         _ask(session, sql.merged("{runs}"), runs=given).select(*names).localCheckpoint(eager=False)
@@ -119,12 +129,12 @@ def gap_report(
 
 @dataclass(frozen=True)
 class Cadence:
-    """How often a key sends, as its own rows say.
+    """How often a key sends, computed from its rows.
 
     Attributes:
         cadence_us: the most frequent distance between two times of a key, in microseconds.
-        found: so many of all distances are of this length.
-        steps: all distances.
+        found: number of distances of this length.
+        steps: number of all distances.
     """
 
     cadence_us: int
@@ -133,7 +143,7 @@ class Cadence:
 
     @property
     def share(self) -> float:
-        """The share of the distances that are of this length."""
+        """The share of the distances with this length."""
         return self.found / self.steps
 
 
@@ -143,11 +153,11 @@ def learn_cadence(
     keys: Sequence[str] = (),
     unit: Literal["us", "ms", "s"] = "us",
 ) -> Cadence:
-    """Returns the most frequent distance between two times of a key; show it before you use it.
-    Runs a query.
+    """Returns the most frequent distance between two times of a key. Runs a query. Check the result
+    before you use it.
 
     Raises:
-        InputError: no key has two rows of different times, or a column is missing.
+        InputError: no key has two rows with different times, or a column is missing.
     """
     settings = GapSettings(
         event_at=event_at,
@@ -173,7 +183,7 @@ def _ask(session: SparkSession, sql: str, **frames: DataFrame) -> DataFrame:
 
 
 def _check(frame: DataFrame, settings: GapSettings) -> None:
-    """Refuses settings that name a column which is not there."""
+    """Raises an error for settings that name a column which the frame lacks."""
     needed = [
         *settings.keys,
         *settings.columns,
@@ -186,7 +196,7 @@ def _check(frame: DataFrame, settings: GapSettings) -> None:
 
 
 def _rows(frame: DataFrame, settings: GapSettings) -> DataFrame:
-    """Returns the rows with the names that the queries know."""
+    """Returns the rows with the column names of the queries."""
     sql = GapSql(settings, "div")
     null = bigint(None)
     taken = renamed_columns(dict(zip(settings.keys, sql.keys, strict=True)))
@@ -206,7 +216,7 @@ def _rows(frame: DataFrame, settings: GapSettings) -> DataFrame:
 
 
 def _names(settings: GapSettings) -> list[Column]:
-    """Returns the keys under their own names, and the column that a part stands for."""
+    """Returns the keys with their original names, and the column of a part."""
     sql = GapSql(settings, "div")
     keys = renamed_columns(dict(zip(sql.keys, settings.keys, strict=True)))
     column = null_of("string")
@@ -216,8 +226,10 @@ def _names(settings: GapSettings) -> list[Column]:
 
 
 def _shown_gaps(gaps: DataFrame, settings: GapSettings) -> DataFrame:
-    """Returns gaps with times and ids; an id is made of what stays the same however a range is cut
-    (G16).
+    """Returns gaps with times and ids. An id is computed from values that do not depend on the
+    division of a range.
+
+    Rules: G16
     """
     sql = GapSql(settings, "div")
     gaps = _in_time(gaps, settings)
@@ -249,16 +261,18 @@ def _shown_gaps(gaps: DataFrame, settings: GapSettings) -> DataFrame:
 
 
 def _in_time(gaps: DataFrame, settings: GapSettings) -> DataFrame:
-    """Returns gaps with their length, and with times where they have those of a clock of opening
-    hours (G8).
+    """Returns gaps with their length. Times on the clock of opening hours are converted to
+    instants.
+
+    Rules: G8
     """
     grid = settings.grid
     step_us = settings.cadence_us
     gaps = gaps.withColumn("length_us", F.col("to_us") - F.col("from_us"))
     if grid is None:
         return gaps
-    # Times of a lull are arrivals already. Those of other gaps are on the clock of opening hours,
-    # and the grid converts them; the end of a gap is the end of its last step.
+    # Times of a lull are arrivals, so they are not converted. Those of other gaps are on the clock
+    # of opening hours, and the grid converts them; the end of a gap is the end of its last step.
     times = {}
     for name in ("from_us", "to_us", "since_us"):
         point = floor_div(F.col(name), step_us)
@@ -268,7 +282,10 @@ def _in_time(gaps: DataFrame, settings: GapSettings) -> DataFrame:
 
 
 def _shown_totals(totals: DataFrame, settings: GapSettings) -> DataFrame:
-    """Returns completeness; counts that do not balance fail the query (G18)."""
+    """Returns completeness. The query fails if counts do not add up.
+
+    Rules: G18
+    """
     points = settings.end_point - settings.first_point
     total = F.col("present") + F.col("nulls") + F.col("missing") + F.col("tolerated")
     unbalanced = F.raise_error(

@@ -1,5 +1,5 @@
-"""The clock of opening hours as SQL for DataFusion: what `HoursGrid.clock` is in Spark, without a
-JVM.
+"""The clock of opening hours as SQL for DataFusion: the equivalent of `HoursGrid.clock` in
+Spark, without a JVM.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from rewindow.operators.schedule.hours_grid import DAY_US, MONDAY_US, WEEK_US, H
 
 
 def clock_sql(grid: HoursGrid, rows: str, names: Sequence[str]) -> str:
-    """Returns the query for rows with `t` as the time that has passed while open, null outside of
-    the hours.
+    """Returns the query for rows with `t` as the opening time that has passed, null outside the
+    hours.
 
-    The piece of an instant is found by halves, in nested conditions; its numbers are joined to it.
+    Nested conditions find the piece of an instant by binary search; its numbers are joined to it.
 
     Args:
         grid: the hours.
@@ -29,8 +29,8 @@ def clock_sql(grid: HoursGrid, rows: str, names: Sequence[str]) -> str:
         base = "null" if piece.base is None else piece.base
         pieces.append(f"({number}, {piece.offset}, {base}, {piece.first}, {piece.rest})")
         starts.append(piece.start)
-    # Division rounds to zero: what may be below it is lifted above, and the quotient put down
-    # again.
+    # Division rounds towards zero. So a dividend that may be negative is increased by a multiple of
+    # the step, and the quotient is reduced again.
     up = -(-WEEK_US // step)
     steps = []
     open_at = []
@@ -57,8 +57,8 @@ def clock_sql(grid: HoursGrid, rows: str, names: Sequence[str]) -> str:
 
 
 def _halves(starts: Sequence[int], first: int) -> str:
-    """Returns the number of the last start that is not behind `t`, and the first one where all
-    are.
+    """Returns SQL for the number of the last start that is not after `t`; the first number if
+    all are after it.
     """
     if len(starts) == 1:
         return str(first)

@@ -1,5 +1,6 @@
-"""Settings of a report of gaps: which rows are expected, and when (docs/rules/heartbeat.md G2, G4,
-G7).
+"""Settings of a gap report: the rows that are expected, and their times.
+
+Rules: G2, G4, G7
 """
 
 from __future__ import annotations
@@ -16,44 +17,44 @@ from rewindow.operators.setting_errors import in_one_line, refusal, seconds
 from rewindow.windows import format_duration, format_time, parse_time
 
 POINTS_MAX = 1_000_000_000
-"""So many rows of a key may be expected in a range: a year with one every 32 ms. More is a cadence
-with a slip."""
+"""Largest number of expected rows of a key in a range: a year with one row every 32 ms. A larger
+number indicates a wrong cadence.
+"""
 
 
 class GapSettings(OpeningHours):
-    """Which rows are expected: a row of every key in each stretch of one cadence, from one time to
-    another.
+    """The expected rows: a row of every key in each stretch of one cadence, in a range of time.
 
-    A stretch begins at a multiple of the cadence from the origin on, start inclusive, end exclusive
-    (G2). Wrong settings are refused at once, and all of them are named.
+    A stretch starts at a multiple of the cadence from the origin, start inclusive, end exclusive.
+    The constructor validates the settings and names all wrong ones.
 
     Attributes:
         event_at: the event timestamp, a column or a SQL expression: a TIMESTAMP, or a whole number
             in `unit`.
         cadence: how often a row of a key is expected, in seconds or as text such as "1 hour".
-        from_time, to_time: what is looked at, [from, to): ISO 8601, or whole microseconds since
-            1970-01-01 UTC (G4).
-        keys: columns that tell rows of one source from another's. A null key is a key like any
-            other (X24).
+        from_time, to_time: the range of the report, [from, to): ISO 8601, or whole microseconds
+            since 1970-01-01 UTC.
+        keys: columns that identify the source of a row. A null key is a key like any other.
         columns: columns whose nulls are reported.
-        expected_keys: keys that must appear, a list of values for each; others are reported all the
-            same (G7).
-        factor: a silence is a gap when the rows around it are further apart than so many times the
-            cadence (strict). With 1, every stretch without a row is in a gap; more bears rows that
-            come a little early or late.
-        origin: where the stretches are counted from.
-        unit: what a whole number in `event_at` counts.
-        arrived_at: column of the arrival; only lulls need it.
+        expected_keys: keys that must appear, a list of values for each; other keys are also
+            reported.
+        factor: a silence is a gap if the rows around it are further apart than this number of
+            cadences. With 1, every stretch without a row is in a gap; a larger factor tolerates
+            rows that arrive slightly early or late.
+        origin: instant from which the stretches are counted.
+        unit: unit of a whole number in `event_at`.
+        arrived_at: column of the arrival; only lulls and `window` need it.
         zone, hours, weekdays, closed: with `hours` such as "09:30-16:00", on the clock of the zone,
-            rows are expected from the opening to the close alone, on weekdays such as "mon-fri" (by
-            default all) that are not among the dates `closed`. A night is no gap, and a gap over a
-            night is one. Rows outside tell nothing (G3).
-        lull: arrivals of a key that are further apart are a lull (G12, strict): how often it should
-            send, and what it may be late. Without it none are looked for.
-        window: width of the windows of arrival time in which rows are taken together, from
-            `window_origin` on. With it stretches are reported whose rows all came later than the
-            window in which they end: they were missing when that window was first computed (G13).
-            Not with `hours`.
+            rows are expected only from the opening to the close, on weekdays such as "mon-fri" (by
+            default all) that are not among the dates `closed`. A night is not a gap, and a gap over
+            a night is one gap. Rows outside the hours are ignored.
+        lull: two arrivals of a key that are further apart than this have a lull between them: the
+            interval at which the key should send, plus the tolerated delay. None disables the
+            search for lulls.
+        window: width of the windows of arrival time in which rows are processed together, from
+            `window_origin` on. If set, the report lists stretches whose rows all arrived later than
+            the window in which they end: they were missing when that window was first computed. Not
+            with `hours`.
 
     Example:
         GapSettings(event_at="at", cadence="1 hour", keys=["origin"],
@@ -61,6 +62,8 @@ class GapSettings(OpeningHours):
 
     Raises:
         InputError: a setting is wrong.
+
+    Rules: G2 to G4, G7, G12, G13, X24
     """
 
     event_at: str = Field(min_length=1)
@@ -139,10 +142,10 @@ class GapSettings(OpeningHours):
 
     @property
     def grid(self) -> HoursGrid | None:
-        """The points inside of opening hours; None where rows are expected at all times.
+        """The points inside opening hours; None if rows are expected at all times.
 
-        With it times of rows are those of its clock, on which points lie a cadence apart, counted
-        from 0.
+        With a grid, times of rows are those of its clock, on which points are a cadence apart,
+        counted from 0.
         """
         return self.hours_of(format_duration(self.cadence_us), "cadence")
 
@@ -153,30 +156,30 @@ class GapSettings(OpeningHours):
 
     @property
     def tolerance_us(self) -> int:
-        """Rows further apart (strict) have a gap between them."""
+        """Largest distance between rows without a gap, in microseconds."""
         return int(self.cadence_us * self.factor)
 
     @property
     def lull_us(self) -> int | None:
-        """Arrivals further apart (strict) have a lull between them; None where none are looked
-        for.
+        """Largest distance between arrivals without a lull, in microseconds; None if lulls are
+        not reported.
         """
         return None if self.lull is None else int(self.lull * 1_000_000)
 
     @property
     def needs_arrival(self) -> bool:
-        """Whether the arrival is asked for."""
+        """Whether the report needs the arrival."""
         return self.lull is not None or self.window is not None
 
     @property
     def first_point(self) -> int:
-        """Number of the first grid point at or after the begin, counted from the origin."""
+        """Number of the first grid point at or after the start, counted from the origin."""
         return self._first(self.from_time)
 
     @property
     def end_point(self) -> int:
-        """Number of the first grid point that is not in the range: the points in between are
-        expected.
+        """Number of the first grid point after the range. The points from `first_point` up to it
+        (exclusive) are expected.
         """
         return self._first(self.to_time)
 
@@ -185,5 +188,5 @@ class GapSettings(OpeningHours):
         return -((self.origin - at_us) // self.cadence_us) if grid is None else grid.first(at_us)
 
     def at_us(self, point: int) -> int:
-        """Returns the begin of a grid point; with hours on their clock."""
+        """Returns the start of a grid point; with hours, on their clock."""
         return self.origin + point * self.cadence_us

@@ -1,11 +1,13 @@
-"""The report of gaps as SQL that means the same in Spark and in DataFusion: Spark for frames,
+"""The gap report as SQL with the same result in Spark and in DataFusion: Spark for frames,
 DataFusion without a JVM.
 
-Rows become *runs*: maximal stretches without a hole, of a key and of what is looked for in it
-(`part`): its rows, the values of a column, its arrivals. Runs of two pieces of a recording merge
-into those of the whole, however it was cut (G16, G38). So each block of the stream is put in order
-by itself, in parallel, and only runs, which are few, are put in order whole. The report is made of
-merged runs alone. All numbers are integers: grid points, or microseconds.
+Rows are combined to *runs*: maximal stretches without a hole, of a key and a *part*: its rows, the
+values of a column, or its arrivals. Runs of two pieces of a recording merge to those of the whole,
+however it was divided. So blocks of the stream are ordered separately, in parallel, and only runs,
+which are few, are ordered as a whole. The report is computed from merged runs only. All numbers are
+integers: grid points, or microseconds.
+
+Rules: G16, G38
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ from rewindow.operators.gaps.settings import GapSettings
 
 ARRIVALS = -1
 ROWS = 0
-"""Parts; those of columns follow from 1 on."""
+"""Parts; the parts of columns are numbered from 1."""
 RUN = ("first_x", "last_x", "first_t", "last_t", "window_id", "place")
-"""Columns of a run behind keys and part: first and last point (of arrivals, their time), first and
-last time, and the tuple that begins it."""
+"""Columns of a run in addition to keys and part: first and last point (for arrivals, their
+time), first and last time, and the tuple that starts it.
+"""
 MISSING_ROWS = "missing_rows"
 RECORDED_NULLS = "recorded_nulls"
 LULL = "lull"
@@ -35,9 +38,12 @@ KINDS = (
     NEVER_STARTED,
     ENDED,
 )
-"""Kinds of gaps (G10 to G15); each gap has exactly one (G18)."""
+"""Kinds of gaps; each gap has exactly one.
+
+Rules: G10 to G15, G18
+"""
 _BLOCK = 1 << 16
-"""Points, or lulls, of a key that are put in order together."""
+"""Points of a key, or multiples of its lull, that are ordered together."""
 _FAR = 1 << 62
 
 
@@ -46,8 +52,8 @@ class GapSql:
     """Queries for a report.
 
     Attributes:
-        settings: what is expected.
-        divides: the operator of whole division: `div` in Spark, `/` in DataFusion.
+        settings: the expected rows.
+        divides: the operator of integer division: `div` in Spark, `/` in DataFusion.
     """
 
     settings: GapSettings
@@ -55,24 +61,26 @@ class GapSql:
 
     @property
     def keys(self) -> list[str]:
-        """Names of the key columns in here: those of a stream may be any."""
+        """Names of the key columns in the queries, because those of a stream may be any."""
         return list(map("key_{}".format, range(len(self.settings.keys))))
 
     @property
     def columns(self) -> list[str]:
-        """Names in here of what says whether a column has a value: 1 or 0; with windows also if a
-        row came in time.
+        """Names of the columns that are 1 if a column has a value, otherwise 0. With windows,
+        one more column is 1 if a row arrived in time.
         """
         count = len(self.settings.columns) + (self.settings.window is not None)
         return list(map("has_{}".format, range(count)))
 
     def in_time(self, t: str, window: str) -> str:
-        """Returns 1 where a row came no later than in the window in which its stretch ends, else 0,
-        as SQL (G13).
+        """Returns SQL that is 1 if a row arrived no later than in the window in which its stretch
+        ends, otherwise 0.
 
         Args:
-            t: its event time.
-            window: number of the window that it came in.
+            t: event time of the row.
+            window: number of the window of its arrival.
+
+        Rules: G13
         """
         ours = self.settings
         assert ours.window is not None, "asked for with windows"
@@ -84,13 +92,13 @@ class GapSql:
         )
 
     def window(self, a: str) -> str:
-        """Returns the number of the window that an arrival lies in, as SQL."""
+        """Returns SQL for the number of the window that contains an arrival."""
         ours = self.settings
         assert ours.window is not None, "asked for with windows"
         return self._floor(f"({a} - {ours.window_origin})", int(ours.window * 1_000_000))
 
     def point(self, t: str) -> str:
-        """Returns the number of the grid point that a time lies in, as SQL: rounded down, also
+        """Returns SQL for the number of the grid point that contains a time: rounded down, also
         before the origin.
         """
         return self._floor(f"({t} - {self.settings.origin})", self.settings.cadence_us)
@@ -99,7 +107,7 @@ class GapSql:
         return f"({number} - (({number} % {by}) + {by}) % {by}) {self.divides} {by}"
 
     def runs(self, rows: str) -> str:
-        """Returns the runs of each block of a stream.
+        """Returns a query for the runs of each block of a stream.
 
         Args:
             rows: a table with the keys, `t` and `a` (event time and arrival, microseconds),
@@ -122,8 +130,8 @@ class GapSql:
         group by {_list([*block, "run"])}"""
 
     def _parts(self, rows: str) -> str:
-        """Returns each row once for every part that it counts in; far-future rows beyond the range
-        count in none.
+        """Returns a query with a copy of each row for every part that it belongs to. Rows beyond
+        the range, such as those in the far future, belong to none.
         """
         numbers = [ROWS, *range(1, len(self.columns) + 1)]
         inside = f"p < {self.settings.end_point}"
@@ -150,8 +158,10 @@ class GapSql:
         where case part {" ".join(when)} end"""
 
     def _reach(self) -> str:
-        """Returns how far apart two places of a run may be: next points have no hole between them
-        (G8, G12).
+        """Returns the largest distance between neighbours of a run: consecutive points have no hole
+        between them, and arrivals no lull.
+
+        Rules: G8, G12
         """
         lull_us = self.settings.lull_us
         return (
@@ -159,7 +169,7 @@ class GapSql:
         )
 
     def merged(self, runs: str) -> str:
-        """Returns the runs of the whole, from those of its pieces."""
+        """Returns a query that merges the runs of pieces to those of the whole."""
         key = [*self.keys, "part"]
         order = f"partition by {_list(key)} order by first_x, first_t, window_id, place, last_x"
         before = f"max(last_x) over ({order} rows between unbounded preceding and 1 preceding)"
@@ -176,12 +186,14 @@ class GapSql:
         group by {_list([*key, "run"])}"""
 
     def gaps(self, runs: str, expected: str) -> str:
-        """Returns a row per gap: keys, part, kind, from_us, to_us, missing, and whether each bound
-        cuts it (G9).
+        """Returns a query with a row per gap: keys, part, kind, from_us, to_us, missing, and
+        whether it reaches each bound of the range.
 
         Args:
             runs: merged runs.
-            expected: a query with the expected keys, empty without any.
+            expected: a query with the expected keys, empty if there are none.
+
+        Rules: G9
         """
         ours = self.settings
         points = f"""
@@ -207,14 +219,16 @@ class GapSql:
         return " union all ".join(found)
 
     def completeness(self, runs: str, expected: str) -> str:
-        """Returns a row per key and part: points present, null, missing, tolerated; together all
-        points (G17, G18).
+        """Returns a query with a row per key and part: numbers of points that are present, null,
+        missing and tolerated, which add up to all points.
+
+        Rules: G17, G18
         """
         ours = self.settings
         keys = _listed(self.keys)
         count = len(ours.columns)
         # Each statement counts the points of one outcome and has 0 for all others. Together they
-        # cover every point of the range exactly once, so that their sums can be checked.
+        # count every point of the range exactly once, so their sums can be checked.
         parts = f"(values {_rows_of(range(count + 1))}) as parts(part)"
         inside = f"least(last_x + 1, {ours.end_point}) - greatest(first_x, {ours.first_point})"
         pieces = [
@@ -240,8 +254,10 @@ class GapSql:
         )
 
     def _known(self, runs: str, expected: str) -> str:
-        """Returns the keys: of those rows that are not beyond the range, and those that are
-        expected (G7).
+        """Returns a query with the keys: those with rows that are not after the range, and the
+        expected ones.
+
+        Rules: G7
         """
         keys = _listed(self.keys)
         grouped = f"group by {_list(self.keys)}" if self.keys else ""
@@ -255,11 +271,11 @@ class GapSql:
         )
 
     def _holes(self, runs: str, expected: str) -> str:
-        """Returns each key's runs of points without a row, cut at the range: `[f, u)`, `is_gap`
-        unless tolerated.
+        """Returns a query with each key's runs of points without a row, cut at the range: `[f,
+        u)`, and `is_gap`, which is 0 for tolerated ones.
         """
-        # One more row for each key, at the end of the range, closes the last hole. So a hole is the
-        # space between a run and the one before it, at either border of the range too.
+        # One more row for each key, at the end of the range, closes the last hole. So every hole,
+        # also at the borders of the range, is the space between a run and the one before it.
         ours = self.settings
         keys = _listed(self.keys)
         by = _partition(self.keys)
@@ -285,11 +301,13 @@ class GapSql:
         where first_x > greatest(coalesce(before_x + 1, {first}), {first})"""
 
     def _nulls(self, runs: str) -> str:
-        """Returns each key's and column's runs of points with rows and without a value, cut at the
-        range (G11).
+        """Returns a query with the runs of points that have rows but no value, per key and column,
+        cut at the range.
 
-        Begins and ends of runs are summed up along the points: null is where rows have begun and
-        values have not.
+        Starts and ends of runs are added up along the points: a point has a null if a run of rows
+        contains it, but no run of values.
+
+        Rules: G11
         """
         columns = _rows_of(range(1, len(self.columns) + 1))
         keys = _listed(self.keys)
@@ -320,8 +338,10 @@ class GapSql:
         where r = 1 and v = 0 and u > {self.settings.first_point}"""
 
     def _lulls(self, runs: str) -> str:
-        """Returns each key's stretches between two arrivals, or one and the range's end, that are
-        lulls (G12).
+        """Returns a query with each key's lulls: stretches between two arrivals, or between the
+        last arrival and the range's end.
+
+        Rules: G12
         """
         ours = self.settings
         keys = _listed(self.keys)
@@ -342,8 +362,8 @@ class GapSql:
         where {length} > {ours.lull_us} and first_x > {ours.from_time}"""
 
     def cadences(self, rows: str) -> str:
-        """Returns the most frequent distance between two times of a key, how often it is there, and
-        of how many.
+        """Returns a query for the most frequent distance between two times of a key, its
+        frequency, and the number of all distances.
         """
         before = f"lag(t) over ({_partition(self.keys)} order by t)"
         steps = f"select t - {before} as step from {rows} where t is not null"
@@ -360,7 +380,7 @@ def _list(names: Sequence[str]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Returns names in front of others."""
+    """Returns names, each followed by a comma, as a prefix of a longer list."""
     return "".join(map("{}, ".format, names))
 
 

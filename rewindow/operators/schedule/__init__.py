@@ -1,3 +1,1 @@
-"""When rows are expected: grids, calendars and opening hours. Gap filling and gap reports use
-it.
-"""
+"""Expected times of rows: grids, calendars and opening hours, for gap filling and gap reports."""

@@ -1,4 +1,7 @@
-"""Keys that must appear (G7)."""
+"""Keys that must appear in a stream.
+
+Rules: G7
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,10 @@ def expected_rows(
     keys: Sequence[str],
     expected_keys: Sequence[Sequence[Any]],
 ) -> DataFrame:
-    """Returns a row per expected key, under the names and in the types that the frame's keys have.
+    """Returns a row per expected key, with the names and types of the frame's key columns.
 
-    Values go through text, as settings files have them: 1, 1.0 and "1" are the same key of a
-    column of doubles. One that is not of the column's type stops the query.
+    Values are converted through text, as settings files have them: 1, 1.0 and "1" are the same key
+    of a column of doubles. A value that cannot be converted to the column's type fails the query.
     """
     names = numbered_names(keys, "_rw_expected_")
     texts = sorted({tuple(map(_text, key)) for key in expected_keys})
@@ -43,7 +46,7 @@ def never_there(
     keys: Sequence[str],
     expected_keys: Sequence[Sequence[Any]],
 ) -> DataFrame | None:
-    """Returns the expected keys without a row; None where none is expected."""
+    """Returns the expected keys without a row; None if no keys are expected."""
     if not expected_keys:
         return None
     expected = expected_rows(rows, keys, expected_keys)

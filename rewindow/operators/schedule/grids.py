@@ -1,11 +1,12 @@
-"""Where rows are expected: in steps of one length, or in days, weeks and months of a time zone (G2,
-G3).
+"""Grids of expected times: in steps of one length, or in days, weeks and months of a time zone.
 
-Steps inside of opening hours are in `hours_grid`.
+Steps inside opening hours are in `hours_grid`.
 
-A point is a number; its step goes from its start to the start of the next. A day begins with its
-first instant: where clocks are put forward at midnight that is 1 o'clock, and where midnight comes
-twice it is the first one.
+A point is a number; its step extends from its start to the start of the next. A day starts at its
+first instant. If the clocks of a zone skip midnight, that is 1 o'clock, and if midnight occurs
+twice, it is the first one.
+
+Rules: G2, G3
 """
 
 from __future__ import annotations
@@ -32,35 +33,37 @@ _CALENDAR = re.compile(r"\s*(\d+)?\s*(day|week|month)s?\s*")
 
 
 class EventGrid(Protocol):
-    """Points of time, counted."""
+    """Numbered points of time."""
 
     @property
     def step_us(self) -> int:
-        """How long a step is; about so, where their lengths differ."""
+        """Length of a step; an average if lengths differ."""
 
     def point(self, at: Column) -> Column:
-        """Returns the point in whose step an instant lies, null where it lies in none.
+        """Returns the point whose step contains an instant, null if none does.
 
         Instants are BIGINT, microseconds since 1970-01-01 UTC.
         """
 
     def start(self, point: Column) -> Column:
-        """Returns the instant at which a step begins."""
+        """Returns the instant at which a step starts."""
 
     def length(self, first: Column, end: Column) -> Column:
-        """Returns how long the steps from one point to the one before another are together, in
-        microseconds (G8).
+        """Returns the total length of the steps from one point to another (exclusive), in
+        microseconds.
+
+        Rules: G8
         """
 
     def first(self, at_us: int) -> int:
-        """Returns the first point whose step begins at or after an instant."""
+        """Returns the first point whose step starts at or after an instant."""
 
     def points_in(self, period_us: int) -> int:
-        """Returns how many points a period can have at most."""
+        """Returns the largest number of points in a period."""
 
 
 class TouchingSteps:
-    """What holds where every step goes up to the next point."""
+    """Base class of grids in which every step ends at the next point."""
 
     def length(self: EventGrid, first: Column, end: Column) -> Column:
         """See EventGrid."""
@@ -93,8 +96,8 @@ class FixedGrid(TouchingSteps):
 
 @dataclass(frozen=True)
 class CalendarGrid(TouchingSteps):
-    """So many days, weeks from Monday on, or months of a time zone; counted from 1970-01-01 or the
-    day of an origin.
+    """Steps of a number of days, weeks from Monday on, or months of a time zone, counted from
+    1970-01-01 or the day of an origin.
     """
 
     count: int
@@ -110,7 +113,7 @@ class CalendarGrid(TouchingSteps):
         )
 
     def points_in(self, period_us: int) -> int:
-        """See EventGrid: a day may lack an hour or two."""
+        """See EventGrid. The result allows for days that are shorter by a few hours."""
         least_us = (
             self.count * _DAY_US * {"day": 1, "week": 7, "month": 28}[self.unit] - _DAY_US // 8
         )
@@ -167,7 +170,9 @@ class CalendarGrid(TouchingSteps):
 
     @property
     def _missing(self) -> tuple[int, ...]:
-        """Days that are left out of the count: a step of one of them alone would have no length."""
+        """Days that are not counted, because a step that consists only of such a day would have
+        no length.
+        """
         return missing_days(self.zone) if (self.count, self.unit) == (1, "day") else ()
 
     def _number(self, day: date) -> int:
@@ -187,7 +192,7 @@ class CalendarGrid(TouchingSteps):
 
 @lru_cache(maxsize=8)
 def missing_days(zone: str) -> tuple[int, ...]:
-    """Returns the days, counted from 1970-01-01, that the clocks of a zone pass over as a whole.
+    """Returns the days, counted from 1970-01-01, that the clocks of a zone skip entirely.
 
     >>> [str(_EPOCH + timedelta(days=day)) for day in missing_days("Pacific/Apia")]
     ['2011-12-30']
@@ -205,7 +210,7 @@ def _epoch() -> Column:
 
 
 def first_instant(day: date, zone: str) -> datetime:
-    """Returns when a day begins in a zone, in UTC."""
+    """Returns the instant at which a day starts in a zone, in UTC."""
     return datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(zone)).astimezone(UTC)
 
 
@@ -213,7 +218,7 @@ def calendar_grid(step: object, zone: str, origin_us: int) -> CalendarGrid:
     """Returns the grid of a step such as "1 month".
 
     Raises:
-        ValueError: it is no number of days, weeks or months.
+        ValueError: the step is not a number of days, weeks or months.
     """
     found = _CALENDAR.fullmatch(str(step))
     if found is None or not int(found[1] or 1):

@@ -1,10 +1,11 @@
-"""Steps of one length inside of opening hours: on some weekdays of a zone, but not on days that are
-closed (G3).
+"""Steps of one length inside opening hours: on some weekdays of a zone, except on closed days.
 
-A week of a local clock without changes has its points at fixed places, so they are counted by
-arithmetic. What breaks that, a change of the clocks or a closed day, divides time into *pieces*, in
-each of which the local clock runs evenly. A point is in a piece if its local time is: one that the
-clocks pass over is in none, one that they show twice in two.
+In a week of a local clock without changes, the points have fixed positions, so they are counted by
+arithmetic. A change of the clocks or a closed day interrupts that, so these divide time into
+*pieces* in which the local clock runs evenly. A point is in a piece if its local time is: a local
+time that the clocks skip is in no piece, and one that they show twice is in two.
+
+Rules: G3
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 DAY_US = 86_400_000_000
 WEEK_US = 7 * DAY_US
 MONDAY_US = 4 * DAY_US
-"""The first Monday of local clocks, 1970-01-05: weeks are counted from there."""
+"""The first Monday of local clocks, 1970-01-05, from which weeks are counted."""
 _YEARS = 1900, 2100
-"""Clocks are changed between these years; before and after they stay as they are there."""
+"""Clock changes between these years are read; before and after them, the offset is constant."""
 _FAR = 1 << 62
 _PIECE = (
     "array<struct<start bigint, offset bigint, base bigint, first bigint, rest bigint, end "
@@ -44,11 +45,12 @@ class ClockPiece:
 
     Attributes:
         start: its first instant, in microseconds since 1970-01-01 UTC.
-        offset: local time less instant.
-        base: number of a point less its number in the plain count of local weeks; None where all is
-            closed.
+        offset: local time minus UTC.
+        base: number of a point minus its number in the plain count of local weeks; None if the
+            whole piece is closed.
         first: number of the first point at or after the start.
-        rest: where the step of the point before goes on into the piece, its end; else the start.
+        rest: if the step of the previous point continues into the piece, the end of that step;
+            otherwise the start.
     """
 
     start: int
@@ -63,8 +65,8 @@ class HoursGrid:
     """Steps of one length from the opening to the close, on some weekdays (0 is Monday) that are
     not closed.
 
-    A point's step goes on until the next point begins or hours end: a change of the clocks may make
-    it longer or shorter. Between the close and the opening no point is, and nothing lies in one.
+    A point's step ends when the next point starts or the hours end: a change of the clocks may make
+    it longer or shorter. There are no points and no steps between the close and the opening.
     """
 
     step_us: int
@@ -99,11 +101,11 @@ class HoursGrid:
         return (end - first) * self.step_us
 
     def clock(self, at: Column) -> Column:
-        """Returns the time that has passed while open: a step for each point before, and what of
-        its own; null outside.
+        """Returns the opening time that has passed: the steps of all earlier points, and the
+        elapsed part of the present step; null outside the hours.
 
-        In it every point is as far from the next one, over nights too. What of a step lies behind a
-        change of the clocks counts as its last microsecond.
+        On this clock all consecutive points are one step apart, also across nights. The part of a
+        step after a change of the clocks counts as its last microsecond.
         """
         return _bound(
             self._next(at),
@@ -116,7 +118,7 @@ class HoursGrid:
         return self._number(at_us - 1, piece)
 
     def start_us(self, point: int) -> int:
-        """Returns the instant at which a step begins."""
+        """Returns the instant at which a step starts."""
         piece = self.pieces[self._index_of(point)]
         assert piece.base is not None, "a point is in a piece that is open"
         week, of_week = divmod(point - piece.base, self._of_week)
@@ -132,8 +134,8 @@ class HoursGrid:
         return self.pieces[index].rest
 
     def openings(self, from_us: int, to_us: int) -> Iterator[tuple[int, int]]:
-        """Gives begin and end of each stretch of points from one instant to another; none goes on
-        over a midnight.
+        """Yields start and end of each opening from one instant to another. An opening does not
+        extend over midnight.
         """
         at = from_us
         while (start := self.start_us(self.first(at))) < to_us:
@@ -145,20 +147,20 @@ class HoursGrid:
             yield start, min(at, to_us)
 
     def points_in(self, period_us: int) -> int:
-        """See EventGrid: at most all of the days that the period touches; a day has an hour or two
-        more at most.
+        """See EventGrid. The result includes all days that the period touches, and allows for
+        days that are longer by a few hours.
         """
         days = period_us // (DAY_US - DAY_US // 8) + 2
         return days * -(-(self.close_us - self.open_us + DAY_US // 8) // self.step_us)
 
     @cached_property
     def opens(self) -> list[int]:
-        """Where hours begin in a local week."""
+        """Starts of the hours in a local week, in microseconds."""
         return [day * DAY_US + self.open_us for day in sorted(self.weekdays)]
 
     @property
     def points_of_day(self) -> int:
-        """How many points a day has on which clocks are not changed."""
+        """Number of points of a day without a clock change."""
         return (self.close_us - self.open_us) // self.step_us
 
     @property
@@ -169,7 +171,7 @@ class HoursGrid:
     def pieces(self) -> list[ClockPiece]:
         """All pieces in order of time."""
         # Points are counted within a local week by arithmetic. The base of a piece corrects this
-        # count by the points that earlier pieces lacked or had twice.
+        # count by the number of points that earlier pieces skipped or had twice.
         pieces: list[ClockPiece] = []
         for start, offset, is_open in self._stretches():
             plain = self._plain(start + offset)
@@ -187,8 +189,8 @@ class HoursGrid:
         return pieces
 
     def _stretches(self) -> Iterator[tuple[int, int, bool]]:
-        """Gives start, offset and whether it is open of what lies between changes of the clocks and
-        closed days.
+        """Yields start, offset and whether it is open, for each stretch between clock changes
+        and closed days.
         """
         changes = clock_changes(self.zone)
         for (start, offset), (end, _) in pairwise([*changes, (_FAR, 0)]):
@@ -206,15 +208,15 @@ class HoursGrid:
                 yield at, offset, True
 
     def _rest(self, start: int, offset: int) -> int:
-        """Returns where the step of a point before a piece ends in it: where hours or another point
-        begin or end.
+        """Returns the end, in a piece, of the step of a point before it: where the next point
+        starts or the hours end.
         """
         week = (start + offset - MONDAY_US) % WEEK_US
         opens = self._opening(week)
         return start if opens is None else start + (opens - week) % self.step_us
 
     def _plain(self, local: int) -> int:
-        """Returns how many points are before a local time, in the plain count of weeks."""
+        """Returns the number of points before a local time, in the plain count of weeks."""
         week, rest = divmod(local - MONDAY_US, WEEK_US)
         points = week * self._of_week
         for opens in self.opens:
@@ -228,27 +230,29 @@ class HoursGrid:
         return max(bisect_right(self.pieces, point, key=lambda piece: piece.first) - 1, 0)
 
     def _number(self, at: int, piece: ClockPiece) -> int:
-        """Returns the number of the first point behind an instant of a piece."""
+        """Returns the number of the first point after an instant of a piece."""
         return (
             piece.first if piece.base is None else piece.base + self._plain(at + piece.offset + 1)
         )
 
     def _is_inside(self, at: int, piece: ClockPiece) -> bool:
-        """Returns whether an instant of a piece lies in the step of a point."""
+        """Returns whether an instant of a piece is in the step of a point."""
         week = (at + piece.offset - MONDAY_US) % WEEK_US
         is_open = self._opening(week) is not None
         return at < piece.rest or (is_open and self._number(at, piece) > piece.first)
 
     def _opening(self, week: int) -> int | None:
-        """Returns where the hours begin that a place in a local week is in; None outside of all."""
+        """Returns the start of the hours that contain a time in a local week; None outside all
+        hours.
+        """
         for opens in self.opens:
             if opens <= week < opens - self.open_us + self.close_us:
                 return opens
         return None
 
     def _next(self, at: Column) -> Column:
-        """Returns the number of the first point behind an instant, if it lies in the one before,
-        and how far in it.
+        """Returns the number of the first point after an instant, whether the instant is in the
+        step of the point before, and the elapsed part of that step.
         """
 
         def of(one: Column) -> Column:
@@ -298,10 +302,12 @@ class HoursGrid:
         return floor_div(number, self._of_week) * WEEK_US + MONDAY_US + opens + step
 
     def _piece(self, name: str, value: Column) -> Column:
-        """Returns the last piece whose start, or first point, is not behind a value: by halves."""
+        """Returns the last piece whose start, or first point, is not after a value, by binary
+        search.
+        """
         pieces = F.from_json(F.lit(self._as_json), _PIECE)
         # A binary search in one expression, without a join: from the highest bit down, each bit of
-        # the index is set if the piece there still starts at or before the value.
+        # the index is set if the piece at the resulting index starts at or before the value.
         halves = []
         for bit in reversed(range(len(self.pieces).bit_length())):
             halves.append(F.lit(1 << bit))
@@ -325,17 +331,17 @@ class HoursGrid:
 
 
 def _bound(value: Column, then: Callable[[Column], Column]) -> Column:
-    """Returns what is made of a value that is computed once, however often it is named."""
+    """Returns `then(value)`. The value is computed once, however often the result refers to it."""
     return F.get(F.transform(F.array(value), then), 0)
 
 
 @lru_cache(maxsize=8)
 def clock_changes(zone: str) -> list[tuple[int, int]]:
-    """Returns each instant from which on a zone has another offset, with the offset; the first one
-    is where we begin.
+    """Returns each instant at which the offset of a zone changes, with the new offset. The first
+    entry is the start of `_YEARS`.
 
-    Both in microseconds. Days are looked at one by one, and between two that differ the second is
-    searched by halves.
+    Both are in microseconds. The offset is compared day by day; between two days that differ, a
+    binary search finds the second of the change.
     """
     clock = ZoneInfo(zone)
     day = 86_400
@@ -372,5 +378,5 @@ def hours_grid(
     weekdays: tuple[int, ...],
     closed: tuple[date, ...],
 ) -> HoursGrid:
-    """Returns the grid, the same one when asked again: its pieces are made once."""
+    """Returns the grid. It is cached, so its pieces are computed once."""
     return HoursGrid(step_us, zone, open_us, close_us=close_us, weekdays=weekdays, closed=closed)

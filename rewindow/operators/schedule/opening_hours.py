@@ -1,4 +1,7 @@
-"""Settings of opening hours: when rows are expected at all (G3)."""
+"""Settings of opening hours, the times at which rows are expected.
+
+Rules: G3
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,14 @@ _MINUTE_US = 60_000_000
 
 
 class OpeningHours(BaseModel):
-    """When rows are expected: those who have settings of it say what each of them is.
+    """Opening hours, the base class of settings that have them.
 
     Attributes:
         zone: a time zone, such as "America/New_York".
         hours: from the opening to the close on its clock, such as "09:30-16:00"; the end is
             exclusive.
-        weekdays: days that have them, such as "mon-fri" or ["mon", "wed"]; by default all.
-        closed: dates that have none, such as ["2024-12-25"].
+        weekdays: days with opening hours, such as "mon-fri" or ["mon", "wed"]; by default all.
+        closed: dates without opening hours, such as ["2024-12-25"].
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -83,10 +86,10 @@ class OpeningHours(BaseModel):
         return self
 
     def hours_of(self, step: object, what: str = "step") -> HoursGrid | None:
-        """Returns the points of a step inside of the hours, None without hours.
+        """Returns the grid of a step inside the hours, None without hours.
 
         Raises:
-            ValueError: the hours are no whole number of steps.
+            ValueError: the length of the hours is not a multiple of the step.
         """
         if self.hours is None or self.zone is None:
             return None
@@ -119,7 +122,7 @@ def open_close(hours: str) -> tuple[int, int]:
     (34200000000, 57600000000)
 
     Raises:
-        ValueError: the text cannot be read, or names no time between two times of a day.
+        ValueError: the text is malformed, or is not a range of time within a day.
     """
     found = _HOURS.fullmatch(hours)
     opens, opens_min, closes, closes_min = map(int, found.groups() if found else "0000")
@@ -137,7 +140,7 @@ def open_close(hours: str) -> tuple[int, int]:
 
 
 def _days(text: str) -> Iterator[int]:
-    """Gives the numbers of weekdays, 0 is Monday; "sat-tue" goes over the end of the week."""
+    """Yields the numbers of weekdays, 0 is Monday; "sat-tue" extends over the end of the week."""
     ends = list(map(str.strip, text.lower().split("-")))
     for name in ends:
         if name not in DAYS or len(ends) > 2:

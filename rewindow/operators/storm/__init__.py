@@ -1,1 +1,1 @@
-"""Windows as Storm fires them, including its surprising cases."""
+"""Windows as Apache Storm fires them, including its special cases."""

@@ -1,8 +1,9 @@
-"""Windows of Apache Storm over tuples without a timestamp: their arrival is the time
-(docs/rules/event_time.md E16).
+"""Windows of Apache Storm over tuples without a timestamp, whose arrival is used as the time.
 
-There is no watermark and no late tuple: a timer ticks, or tuples are counted as they come. Drift of
-the timer, which Storm makes up for, does not exist here.
+There is no watermark and no late tuple: windows fire at the ticks of a timer, or after a number of
+tuples. Drift of the timer, which Storm compensates, does not exist here.
+
+Rules: E16
 """
 
 from __future__ import annotations
@@ -22,13 +23,18 @@ from rewindow.operators.storm.machine import (
 
 @dataclass
 class ArrivalMachine(StormBolt):
-    """One bolt with windows over arrivals, which it takes in their order (E16)."""
+    """A bolt with windows over arrivals. It processes tuples in the order of arrival.
+
+    Rules: E16
+    """
 
     _since_fired: int = 0
     _is_first: bool = True
 
     def take(self, number: int, stream: int, ts_ms: int) -> list[Membership]:
-        """Takes a tuple; returns the window that it fires, being one of every so many."""
+        """Processes a tuple. Returns the window that it fires if it completes a slide of
+        `slide_tuples`.
+        """
         self.queue.append(Queued(number, ts_ms))
         self._since_fired += 1
         if self._since_fired != self.rules.slide_tuples:
@@ -37,12 +43,14 @@ class ArrivalMachine(StormBolt):
         return list(self._evaluate(ts_ms))
 
     def may_fire(self) -> bool:
-        """Returns whether a tick can fire anything that sees no other tuples than the last one."""
+        """Returns whether a tick can fire a window although no tuple has arrived since the last
+        tick.
+        """
         return bool(self.queue) and not self.rules.slide_tuples
 
     def tick(self, at_ms: int) -> Iterator[Membership]:
-        """Yields what the timer fires; a window of a length in time holds nothing of the tick's own
-        millisecond.
+        """Yields the windows that the timer fires. A window with a length in time does not
+        contain tuples of the tick's own millisecond.
         """
         if not self.rules.slide_tuples:
             yield from self._evaluate(at_ms - 1, is_whole=self._is_first)
@@ -54,8 +62,8 @@ class ArrivalMachine(StormBolt):
         *,
         is_whole: bool = False,
     ) -> Iterator[Membership]:
-        """Yields the window that ends there, unless it is empty; with `is_whole` it is as long as
-        need be.
+        """Yields the window that ends at an instant, unless it is empty; with `is_whole` it
+        contains all waiting tuples up to there.
         """
         rules = self.rules
         if rules.length_tuples:
@@ -75,5 +83,5 @@ class ArrivalMachine(StormBolt):
 
 
 def machine_of(rules: StormRules) -> StormMachine | ArrivalMachine:
-    """Returns the bolt that goes by these rules."""
+    """Returns the bolt for these rules."""
     return StormMachine(rules) if rules.streams else ArrivalMachine(rules)

@@ -1,7 +1,8 @@
-"""Windows of Apache Storm, tuple by tuple and tick by tick, its surprises included
-(docs/rules/event_time.md 1).
+"""Windows of Apache Storm, computed tuple by tuple and tick by tick, including its special cases.
 
-Nothing here knows Spark. Times are whole milliseconds (E17, X26).
+This module does not use Spark. Times are whole milliseconds.
+
+Rules: E17, X26
 """
 
 from __future__ import annotations
@@ -13,18 +14,21 @@ from typing import NamedTuple
 NEW = "new"
 AGAIN = "again"
 EXPIRED = "expired"
-"""What a tuple is in a window that fires: not in the one evaluated before, in both, or removed
-since that evaluation (E12)."""
+"""Role of a tuple in a window that fires: not in the window evaluated before, in both, or removed
+since that evaluation.
+
+Rules: E12
+"""
 HIDDEN = "hidden_by_scan"
 LOST_TIE = "lost_tie"
 BETWEEN = "between_windows"
-"""What becomes of a tuple that expires before any window has shown it."""
+"""Outcome of a tuple that expires before a window has contained it."""
 
 
 @dataclass(frozen=True)
 class StormRules:
-    """How Storm makes windows; of lengths and slides one is set, the other is 0; no streams: by
-    arrival.
+    """Lengths and slides of Storm's windows. One length and one slide is set, the other is 0.
+    With 0 streams, windows are over arrivals.
     """
 
     streams: int
@@ -36,8 +40,8 @@ class StormRules:
 
 
 class Membership(NamedTuple):
-    """A tuple in a window that fired: the window's number and end (inclusive), the tuple, and its
-    role.
+    """A tuple in a window that fired: number and end (inclusive) of the window, the tuple, and
+    its role.
     """
 
     window: int
@@ -48,7 +52,7 @@ class Membership(NamedTuple):
 
 @dataclass(slots=True)
 class Queued:
-    """A tuple that waits."""
+    """A waiting tuple."""
 
     number: int
     ts_ms: int
@@ -58,11 +62,13 @@ class Queued:
 
 @dataclass
 class StormBolt:
-    """The tuples that wait in a bolt with windows, and what becomes of them (E12).
+    """The waiting tuples of a bolt with windows, and the outcomes of others.
 
     Attributes:
-        queue: the tuples that wait, in the order of arrival.
-        outcomes: of tuples that no longer wait, their numbers and what has become of them.
+        queue: the waiting tuples, in the order of arrival.
+        outcomes: numbers and outcomes of tuples that no longer wait.
+
+    Rules: E12
     """
 
     rules: StormRules
@@ -73,15 +79,17 @@ class StormBolt:
     _fired: int = 0
 
     def finish(self) -> Iterator[tuple[int, str]]:
-        """Yields the outcome of every tuple; what is still in the queue and was never shown is
-        pending (E11, E30).
+        """Yields the outcome of every tuple. A tuple that is in the queue and was not in a window
+        is pending.
+
+        Rules: E11, E30
         """
         yield from self.outcomes
         for one in self.queue:
             yield one.number, "on_time" if one.was_shown else "pending"
 
     def _count(self, until_ms: int) -> int:
-        """Returns how many waiting tuples have a timestamp up to an instant (inclusive)."""
+        """Returns the number of waiting tuples with a timestamp up to an instant (inclusive)."""
         return sum(one.ts_ms <= until_ms for one in self.queue)
 
     def _expire(self, one: Queued, unseen: str) -> None:
@@ -89,7 +97,9 @@ class StormBolt:
         self.outcomes.append((one.number, "on_time" if one.was_shown else unseen))
 
     def _forget(self) -> None:
-        """Ends an evaluation without a tuple: as in Storm, no window lists what it removed."""
+        """Ends an evaluation without a tuple. As in Storm, no window lists the tuples that it
+        removed.
+        """
         self._before = set()
         self._expired = []
 
@@ -109,13 +119,15 @@ class StormBolt:
 
 @dataclass
 class StormMachine(StormBolt):
-    """One bolt with windows over timestamps (E1 to E14).
+    """A bolt with windows over timestamps.
 
     Attributes:
-        largest: by stream, its largest timestamp (E1).
-        watermark_ms: the last one; it begins at 0 (E3).
-        next_end_ms: where the next window ends (E7); with a slide of tuples the last timestamp that
-            was counted (E13).
+        largest: by stream, its largest timestamp.
+        watermark_ms: the last watermark; initially 0.
+        next_end_ms: end of the next window; with a slide of tuples, the last timestamp that was
+            counted.
+
+    Rules: E1 to E14
     """
 
     largest: dict[int, int] = field(default_factory=dict)
@@ -125,8 +137,10 @@ class StormMachine(StormBolt):
     _quota: int = 0
 
     def take(self, number: int, stream: int, ts_ms: int) -> list[Membership]:
-        """Takes a tuple, and fires nothing; a late one moves its stream's clock, and is in no
-        window (E1, E4, E5).
+        """Processes a tuple, and fires nothing. A late tuple moves its stream's clock, and is in no
+        window.
+
+        Rules: E1, E4, E5
         """
         self.largest[stream] = max(self.largest.get(stream, ts_ms), ts_ms)
         if ts_ms < self.watermark_ms:
@@ -137,12 +151,15 @@ class StormMachine(StormBolt):
         return []
 
     def may_fire(self) -> bool:
-        """Returns whether a tick can fire anything that sees no other tuples than the last one."""
+        """Returns whether a tick can fire a window although no tuple has arrived since the last
+        tick.
+        """
         return False
 
     def tick(self, at_ms: int) -> Iterator[Membership]:
-        """Yields what fires at a tick, whenever it is: nothing unless it raises the watermark (E2,
-        E3).
+        """Yields the windows that fire at a tick: none unless the tick raises the watermark.
+
+        Rules: E2, E3
         """
         smallest = min(self.largest.values()) if len(self.largest) == self.rules.streams else 0
         if smallest - self.rules.lag_ms <= self.watermark_ms:
@@ -151,8 +168,10 @@ class StormMachine(StormBolt):
         yield from self._by_count() if self.rules.slide_tuples else self._by_time()
 
     def _by_time(self) -> Iterator[Membership]:
-        """Yields the windows that end at multiples of the slide (E7, E8); an empty one waits where
-        it is (E29).
+        """Yields the windows that end at multiples of the slide. If a window is empty and no later
+        tuple is within the watermark, the next window keeps its end.
+
+        Rules: E7, E8, E29
         """
         slide = self.rules.slide_ms
         while self.next_end_ms <= self.watermark_ms:
@@ -171,8 +190,10 @@ class StormMachine(StormBolt):
             self.next_end_ms = -(-min(ahead) // slide) * slide
 
     def _by_count(self) -> Iterator[Membership]:
-        """Yields a window for every so many tuples that the watermark has passed, in the order of
-        arrival (E13).
+        """Yields a window for every `slide_tuples` tuples that the watermark has passed, in the
+        order of arrival.
+
+        Rules: E13
         """
         ends = []
         count = 0
@@ -192,11 +213,12 @@ class StormMachine(StormBolt):
             self.next_end_ms = end_ms
 
     def _evaluate(self, end_ms: int, quota: int) -> list[Queued]:
-        """Returns the tuples of a window in the order of arrival, and drops those that are too old
-        (E9, E14).
+        """Returns the tuples of a window in the order of arrival, and drops those that are too old.
+
+        Rules: E9, E14
         """
         # As in Storm, the scan follows the order of arrival, and a tuple that is too far in the
-        # future ends it. Tuples after that one are hidden from the window (E9).
+        # future ends it. Later arrivals are then not in the window.
         shown: list[Queued] = []
         left: list[Queued] = []
         for place, one in enumerate(self.queue):

@@ -1,12 +1,16 @@
-"""Windows as Apache Storm makes them, to compare with (docs/rules/event_time.md sections 1 and 4).
+"""Windows as Apache Storm fires them, for comparison.
 
-windows = storm_windows({"clicks": clicks}, time, StormWindows(length="1 h", slide="15 min"), {"n":
-("count", "*")}) windows.fired.show()
+Example:
+    windows = storm_windows(
+        {"clicks": clicks}, time, StormWindows(length="1 h", slide="15 min"), {"n": ("count", "*")}
+    )
+    windows.fired.show()
 
-One sequential pass over all tuples in the order of their arrival, in one task (X38): for recordings
-small enough to be compared. `event_windows` is what replays use. Without event time,
-`storm_windows({"clicks": clicks}, None, ...)`, the arrival is the time, as in a topology without a
-timestamp field (E16).
+One task processes all tuples sequentially in the order of their arrival, so this is for small
+recordings. Replays use `event_windows`. Without event time, `storm_windows({"clicks": clicks},
+None, ...)`, the arrival is the time, as in a topology without a timestamp field.
+
+Rules: E16, X38
 """
 
 from __future__ import annotations
@@ -53,18 +57,20 @@ _BATCH = 10_000
 
 
 class StormWindows(BaseModel):
-    """Windows (end - length, end] of Storm, or of so many tuples; of lengths, and of slides, one at
-    most is given.
+    """Windows (end - length, end] of Storm, or windows that count tuples. Exactly one length and at
+    most one slide is set.
 
     Attributes:
-        length, length_tuples: how long a window is, in time or in tuples.
-        slide, slide_tuples: how far one window ends after the other; by default one tuple (E19).
+        length, length_tuples: length of a window, in time or in tuples.
+        slide, slide_tuples: distance of the ends of consecutive windows; by default one tuple.
 
     Example:
         StormWindows(length="10 s", slide="5 s")
 
     Raises:
         InputError: a setting is wrong.
+
+    Rules: E19
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -100,8 +106,10 @@ class StormWindows(BaseModel):
         return self
 
     def rules(self, time: EventTime | None) -> StormRules:
-        """Returns what the machine needs, in whole milliseconds (E17); without event time it goes
-        by arrival (E16).
+        """Returns the rules for the machine, in whole milliseconds. Without event time, windows are
+        over arrivals.
+
+        Rules: E16, E17
         """
         return StormRules(
             streams=0 if time is None else len(time.streams),
@@ -115,19 +123,21 @@ class StormWindows(BaseModel):
 
 @dataclass(frozen=True)
 class StormResult:
-    """What Storm would have done.
+    """The windows that Storm would have fired.
 
     Attributes:
-        fired: as `Windows.fired`, but that windows are (begin, end]; `pane` is the number of the
+        fired: as `Windows.fired`, except that windows are (begin, end]; `pane` is the number of the
             window over all keys.
-        members: a row for each tuple in a window that fired: the columns of apart and keys, `stream
-            STRING`, `window_end_us BIGINT` (inclusive), `pane INT`, `fired_us BIGINT`, and `role
-            STRING`: `new`, `again` where the tuple was in the window before, too, or `expired`
-            where it has gone since the evaluation before, which may have been empty (E12).
-        outcomes: `stream STRING`, those of apart and keys, `outcome STRING`, `tuples BIGINT`:
-            on_time, late, null_ts, pending, and what no other mode has: `hidden_by_scan` (E9) and
-            `lost_tie` (E10). By arrival: on_time, pending, and between_windows for a tuple that no
-            window has shown.
+        members: a row for each tuple in a window that fired: the columns of `recording_keys` and
+            keys, `stream STRING`, `window_end_us BIGINT` (inclusive), `pane INT`, `fired_us
+            BIGINT`, and `role STRING`: `new`, `again` if the tuple was in the window before too, or
+            `expired` if it was removed since the evaluation before, which may have been empty.
+        outcomes: `stream STRING`, the columns of `recording_keys` and keys, `outcome STRING`,
+            `tuples BIGINT`: on_time, late, null_ts, pending, and two outcomes that only Storm has:
+            `hidden_by_scan` and `lost_tie`. Over arrivals: on_time, pending, and between_windows
+            for a tuple that was in no window.
+
+    Rules: E9, E10, E12
     """
 
     fired: DataFrame
@@ -146,29 +156,29 @@ def storm_windows(
     end_us: int | None = None,
     recording_keys: Sequence[str] = (),
 ) -> StormResult:
-    """Returns the windows that Storm would have fired, and what would have become of each tuple (E1
-    to E16).
+    """Returns the windows that Storm would have fired, and the outcome of each tuple.
 
     Args:
         frames: the tuples of each declared stream.
-        time: streams, lag, ticks; `max_ahead` and `idle_timeout` do not exist in Storm and are not
-            looked at. None for a topology without a timestamp field: then the arrival is the time
+        time: streams, lag, ticks; `max_ahead` and `idle_timeout` do not exist in Storm and are
+            ignored. None for a topology without a timestamp field: then the arrival is the time
             (`arrived_at`), and no tuple is late.
-        windows: how long they are.
+        windows: length and slide of the windows.
         aggregates: as for `event_windows`.
-        keys: columns to group by inside of windows.
-        start_us: when the machine began; the first tick is one interval later (E2). By arrival it
-            is one slide later, and its window holds all that came before it, however short windows
-            are (E16).
-        end_us: where the recording ends: no tick from there on (E11). By default after the last
-            tuple's tick.
-        apart: columns whose values are recordings of their own.
+        keys: columns to group by inside windows.
+        start_us: start of the machine; the first tick is one interval later. Over arrivals it is
+            one slide later, and its window contains all earlier tuples, however short windows are.
+        end_us: end of the recording, after which there are no ticks. By default, the tick after the
+            last tuple is the last one.
+        recording_keys: columns whose values are separate recordings.
 
     Raises:
-        InputError: an aggregate, a column or a timestamp cannot be read.
+        InputError: an aggregate, a column or a timestamp is invalid.
+
+    Rules: E1 to E16
     """
-    # Storm works tuple by tuple, so one task walks over all of them in the order of arrival, and a
-    # new machine starts with each recording. Spark only sorts before and aggregates after.
+    # Storm works tuple by tuple, so one task processes all of them in the order of arrival, with a
+    # separate machine for each recording. Spark only sorts before and aggregates after.
     rules = windows.rules(time)
     time = time or _timer(windows, frames)
     own = [*recording_keys, *keys]
@@ -242,10 +252,12 @@ def storm_windows(
 
 
 def _timer(windows: StormWindows, streams: Iterable[str]) -> EventTime:
-    """Returns the time of streams without timestamps: their arrivals, and a tick each slide (E16).
+    """Returns the time of streams without timestamps: their arrivals, and a tick per slide.
 
-    A tick sees no tuple of its own instant, but where windows are so many tuples: there the tuple
-    goes first (E15).
+    A tick does not include tuples of the same instant, unless the length counts tuples: then the
+    tuple is processed first.
+
+    Rules: E15, E16
     """
     return EventTime(
         streams=dict.fromkeys(streams, StreamTime(event_at="arrived_at")),
@@ -261,12 +273,12 @@ class _Clock:
     end_us: int | None
 
     def at_us(self, tick: int) -> int:
-        """Returns when a tick is."""
+        """Returns the instant of a tick."""
         return self.start_us + tick * self.interval_us
 
     @property
     def end(self) -> int | None:
-        """The first tick that the recording does not reach; None where its end is not known."""
+        """The first tick after the end of the recording; None if the end is unknown."""
         return None if self.end_us is None else -((self.start_us - self.end_us) // self.interval_us)
 
 
@@ -276,8 +288,8 @@ def _walk(
     columns: list[str],
     clock: _Clock,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Returns the pass over batches of tuples in the order of arrival; where a recording begins, so
-    does a machine.
+    """Returns a function for `mapInArrow` that processes tuples in the order of arrival, with a
+    new machine for each recording.
     """
 
     def walk(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -305,7 +317,7 @@ def _walk(
 
 
 class _Pass:
-    """One machine over one recording, and the tuples that are not forgotten yet."""
+    """A machine that processes one recording, and its tuples."""
 
     def __init__(
         self,
@@ -320,7 +332,9 @@ class _Pass:
         self._tick = 1
 
     def take(self, row: dict[str, Any]) -> list[dict[str, Any]]:
-        """Returns what the ticks before a tuple fire, and what it fires by itself."""
+        """Returns the rows of windows that fire at ticks before a tuple, and of the window that
+        the tuple itself fires.
+        """
         rows = self._due(row[_TICK])
         self._tuples.append(row)
         number = len(self._tuples) - 1
@@ -330,15 +344,17 @@ class _Pass:
         return rows + self._rows(self._machine.take(number, row[_NUMBER], row[_TS]), row[_AT])
 
     def finish(self) -> list[dict[str, Any]]:
-        """Returns what the last ticks fire, and what has become of each tuple."""
+        """Returns the rows of windows that fire at the last ticks, and the outcome of each
+        tuple.
+        """
         rows = self._due(self._tick + 1 if self._clock.end is None else self._clock.end)
         for number, outcome in self._machine.finish():
             rows.append({**self._tuples[number], _ROLE: outcome})
         return rows
 
     def _due(self, until: int) -> list[dict[str, Any]]:
-        """Returns what the ticks before another one fire: the first one that sees a tuple, and what
-        that leaves.
+        """Returns the rows of windows that fire at the ticks before `until`. Ticks that cannot
+        fire a window are skipped.
         """
         rows: list[dict[str, Any]] = []
         last = until if self._clock.end is None else min(until, self._clock.end)
