@@ -1,5 +1,5 @@
-"""Publishes a replay's range, takes that back, or withdraws what was begun: one Spark process, of
-the launcher.
+"""Publishes a replay's range, undoes its publication, or withdraws one that was started:
+submitted to Spark by the launcher.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""Records what is new in a stream's source: submitted to Spark by `rewindow record` and by the DAG
-record_streams.
+"""Records new tuples of a stream's source: submitted to Spark by `rewindow record` and by the
+DAG record_streams.
 """
 
 import argparse

@@ -7,9 +7,9 @@
               +--> ranks                                     a row per carrier and hour, of the
                                                              season so far
 
-The streams share windows of one hour, so they are joined on the window id. What is not a whole
-number is a decimal: sums of doubles would depend on the order in which they are added, and digests
-would differ.
+The streams have the same windows of one hour, so they are joined on the window id. All numbers that
+are not whole are decimals: sums of doubles would depend on the order in which they are added, and
+digests would differ.
 """
 
 from __future__ import annotations
@@ -37,33 +37,35 @@ if TYPE_CHECKING:
 
 TIME = pa.timestamp("us", tz="UTC")
 RECORDED = [("offset", pa.int64()), ("arrived_at", TIME)]
-"""What a recorded stream has beside its own columns: the place in its window and the arrival."""
+"""Columns that every recorded stream has in addition to its data: the position in its window and
+the arrival.
+"""
 MEASURES = {
     "temp": pa.decimal128(5, 2),
     "wind_speed": pa.decimal128(9, 5),
     "precip": pa.decimal128(5, 2),
     "visib": pa.decimal128(5, 2),
 }
-"""What is taken from a weather report: degrees Fahrenheit, miles an hour, inches, miles."""
+"""Columns of a weather report: degrees Fahrenheit, miles per hour, inches, miles."""
 TOTALS = [("flights", pa.int64()), ("departed", pa.int64()), ("delay_minutes", pa.int64())]
-"""What is summed up for each carrier over the season."""
+"""Totals of each carrier over the season."""
 REPORT = [("reported_at", TIME), *MEASURES.items()]
 
 
 class HourlyWeather(HeartbeatProperties, FrameOperator):
-    """One row per station and window: its report, or, when it is silent, a heartbeat's timer with
-    the last report.
+    """One row per station and window: its report, or, if the station is silent, a heartbeat's timer
+    with the last report.
 
-    A timer says only that the hour has begun; `_rw_is_timer` marks it, and `age_hours` tells how
-    old the report that it carries is at the beginning of the hour. The timer that a report brings
-    for its own hour gives way to the report.
+    A timer only shows that the hour has started. `_rw_is_timer` marks it, and `age_hours` is the
+    age of its report at the start of the hour. If a report and a timer have the same hour, the row
+    is the report.
 
-    It needs reports that arrive less than interval - slack after their hour, here 50 minutes. After
-    one that came later a silent hour's timer is due only when the hour is over: the hour has no
-    row, and a row of a later window stands for it.
+    Reports must arrive less than interval - slack after their hour, here 50 minutes. After a later
+    report, the timer of a silent hour is due only when the hour is over: the hour has no row, and
+    the timer is in a later window.
 
-    Its properties are those of a heartbeat, checked at launch; without a port for errors it can
-    quarantine nothing.
+    Its properties are those of a heartbeat, checked at launch. Without an error port it cannot
+    quarantine tuples.
     """
 
     inputs = {
@@ -103,8 +105,8 @@ class HourlyWeather(HeartbeatProperties, FrameOperator):
         state: DataFrame | None,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns `origin, hour, _rw_is_timer, age_hours, reported_at` and the measures, a row a
-        station and window.
+        """Returns `origin, hour, _rw_is_timer, age_hours, reported_at` and the measures, a row
+        per station and window.
         """
         from pyspark.sql import Window
         from pyspark.sql import functions as F
@@ -165,8 +167,9 @@ class HourlyWeather(HeartbeatProperties, FrameOperator):
         windows: WindowRange,
         outputs: Mapping[str, DataFrame],
     ) -> DataFrame:
-        """Returns the state without its clocks: hours that were skipped get no timers afterwards
-        (H58).
+        """Returns the state without its clocks, so that skipped hours get no timers later.
+
+        Rules: H58
         """
         return without_clock(state)
 
@@ -188,10 +191,10 @@ class HourlyWeather(HeartbeatProperties, FrameOperator):
 
 class DelaysByAirport(FrameOperator):
     """Departures of each airport and window, with the weather of that hour and whether it was
-    really reported.
+    actually reported.
 
-    A flight belongs to the window in which it departed, a cancelled one to that of its schedule.
-    Airports have a row in every window that has flights or weather.
+    A flight belongs to the window in which it departed, a cancelled one to the window of its
+    schedule. Airports have a row in every window that has flights or weather.
     """
 
     inputs = {
@@ -226,7 +229,7 @@ class DelaysByAirport(FrameOperator):
         state: DataFrame | None,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns a row per airport and window; times in whole minutes."""
+        """Returns a row per airport and window; durations are in whole minutes."""
         from pyspark.sql import functions as F
 
         counts = ("flights", "cancelled", "departed", "delay_minutes", "late")
@@ -261,8 +264,8 @@ class DelaysByAirport(FrameOperator):
 class CarrierRanks(FrameOperator):
     """The season so far: each carrier's flights, delay and rank by mean delay after every window.
 
-    Rank 1 has the smallest mean; equal means rank by carrier code, carriers without a departure
-    come last. A carrier has a row in every window from its first flight on.
+    Rank 1 has the smallest mean. Equal means rank by carrier code, and carriers without a departure
+    are last. A carrier has a row in every window from its first flight on.
     """
 
     inputs = {
@@ -288,8 +291,8 @@ class CarrierRanks(FrameOperator):
         state: DataFrame | None,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns `carrier, flights, departed, delay_minutes, mean_delay, rank`, a row per carrier
-        seen and window.
+        """Returns `carrier, flights, departed, delay_minutes, mean_delay, rank`, a row per
+        window and carrier with a flight so far.
         """
         from pyspark.sql import Window
         from pyspark.sql import functions as F
@@ -350,8 +353,8 @@ class CarrierRanks(FrameOperator):
 
 
 def join_by(keys: Sequence[str], left: DataFrame, right: DataFrame, how: str) -> DataFrame:
-    """Returns a join in which null is a key like any other, as it is in groups: else the end of a
-    group would show.
+    """Returns a join in which null is a key like any other, as in `groupBy`. Otherwise the
+    result would depend on the borders of commit groups.
     """
     from pyspark.sql import functions as F
 
@@ -364,7 +367,7 @@ def join_by(keys: Sequence[str], left: DataFrame, right: DataFrame, how: str) ->
 
 
 def to_decimal(name: str) -> Column:
-    """Returns a measure as the decimal that it stands for."""
+    """Returns a measure as a decimal with the precision of its column."""
     from pyspark.sql import functions as F
 
     kind = MEASURES[name]
@@ -372,15 +375,15 @@ def to_decimal(name: str) -> Column:
 
 
 def quotient(count: str, of: str) -> Column:
-    """Returns a quotient of two whole numbers to 19 decimal places, null where the divisor is 0."""
+    """Returns a quotient of two whole numbers to 19 decimal places, null if the divisor is 0."""
     from pyspark.sql import functions as F
 
     return F.col(count).cast("decimal(18,0)") / F.nullif(F.col(of).cast("decimal(18,0)"), F.lit(0))
 
 
 def nearest_rank(value: Column, *, percent: int) -> Column:
-    """Returns a percentile by nearest rank: the smallest value that at least so many percent do not
-    exceed.
+    """Returns a percentile by nearest rank: the smallest value such that at least `percent`
+    percent of the values do not exceed it.
     """
     from pyspark.sql import functions as F
 

@@ -1,12 +1,12 @@
-"""Which flights departed so late that a live report by schedule would have closed their time
-before, hour by hour.
+"""Flights that departed so late that a live report by schedule would already have closed their
+hour.
 
     flights --> split --+--> output late_flights   every late flight, and by how much
                         +--> output lateness       flights by airport and outcome: a row per hour
 
-A flight is recorded when it departs and tells when it was scheduled. The watermark follows the
-latest schedule among the departed flights, less half an hour: a flight whose schedule lies before
-it is late.
+A flight is recorded when it departs, with its scheduled time. The watermark is the latest scheduled
+time of the departed flights, minus half an hour. A flight whose scheduled time is before the
+watermark is late.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The output `ranks` of flight_delays once more, by an operator that is called for each flight: the
-same digests.
+"""Computes the output `ranks` of flight_delays with an operator that is called for each flight. The
+digests are the same.
 
 flights --> ranks    a row per carrier and hour: the season so far
 """
@@ -23,8 +23,8 @@ RANKS = pa.schema(
 
 
 class SeasonRanks(TupleOperator):
-    """Ranks carriers by mean delay at the end of every window; without a key, since a rank is held
-    against all.
+    """Ranks carriers by mean delay at the end of every window. It has no key, because a rank
+    compares all carriers.
     """
 
     inputs = {"flights": InputPort(FLIGHTS)}
@@ -43,8 +43,8 @@ class SeasonRanks(TupleOperator):
             counts[flight.carrier] = counts.get(flight.carrier, 0) + int(more or 0)
 
     def end_window(self) -> None:
-        """Emits a row for each carrier; equal means rank by carrier, those without a departure come
-        last.
+        """Emits a row for each carrier. Equal means rank by carrier, and carriers without a
+        departure are last.
         """
         means = {carrier: self.mean(carrier) for carrier in self.flights}
         order = sorted(

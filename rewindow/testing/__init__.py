@@ -1,17 +1,19 @@
-"""Run a tuple operator or a whole application in a test: in this process, without a replay, in
+"""Runs a tuple operator or a whole application in a test: in this process, without a replay, in
 milliseconds.
 
+Example:
     from rewindow.testing import CRASH, run_operator
 
-    result = run_operator(Totals(limit=2), {"clicks": {7: [{"user": "ann"}, {"user": "ann"}], 9:
-    [{"user": "ann"}]}}) assert result["out"] == [(7, "ann", 2), (9, "ann", 3)]
+    clicks = {7: [{"user": "ann"}, {"user": "ann"}], 9: [{"user": "ann"}]}
+    result = run_operator(Totals(limit=2), {"clicks": clicks})
+    assert result["out"] == [(7, "ann", 2), (9, "ann", 3)]
 
-What is called is what a replay calls: the same loop over Arrow batches, with the state stored and
-restored at every window unless `group_windows` says otherwise. `check_grouping` holds runs of
-several cuts and key ranges together. `run_input` calls an input operator window by window, and
-`run_generator` a generator.
-`run_application` and `check_application` do the same with all operators of an application; frame
-operators among them need a session of Spark, which is started unless there is one.
+Operators are called by the same loop over Arrow batches as in a replay, and the state is stored and
+restored after every window, or after every `group_windows` windows. `check_grouping` compares runs
+with different commit groups and key ranges. `run_input` calls an input operator window by window,
+and `run_generator` a generator. `run_application` and `check_application` do the same with all
+operators of an application. Frame operators need a session of Spark, which is started if none is
+active.
 """
 
 from rewindow.testing.applications import (

@@ -1,5 +1,5 @@
-"""A whole application in a test: operator after operator over all windows, what each port emits
-collected.
+"""Runs a whole application in a test: operator after operator over all windows, and collects the
+tuples of each port.
 
 Tuple operators run as in `run_operator`, frame operators on a local session of Spark, in the same
 groups.
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 @dataclass
 class ApplicationRun:
-    """What an application has done.
+    """The result of a run of an application.
 
     Attributes:
         outputs: by output, and by `operator.port` of each error port, the tuples as (window, value
-            ...), by window.
-        ports: the same of every port, as `operator.port`.
-        states: by operator with a state, that after the last window: see OperatorRun; of a frame
-            operator its rows.
+            ...), in the order of windows.
+        ports: the same for every port, by `operator.port`.
+        states: by operator with a state, the state after the last window: see OperatorRun; for a
+            frame operator its rows.
         lost: windows that at most once has given up after a crash: all operators lose the group in
             which one dies.
-        state_lost: windows that the outputs have and the states have never seen, since at most once
-            has restored an older checkpoint.
-        crashes: how often the process died.
+        state_lost: windows that are in the outputs but missing from the states, because at most
+            once has restored an older checkpoint.
+        crashes: number of crashes.
     """
 
     outputs: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
@@ -70,27 +70,26 @@ def run_application(  # noqa: PLR0913 - each is an option of the verb
     repartition: Repartition = MappingProxyType({}),
     spark: SparkSession | None = None,
 ) -> ApplicationRun:
-    """Runs an application over windows and returns what came out of each port.
+    """Runs an application over windows and returns the tuples of each port.
 
     Args:
-        app: an application, as its file has it.
-        inputs: by stream and window the tuples: each a mapping, or values in the order of the
-            columns that the first port which reads the stream declares, or CRASH.
+        app: an application, as defined in its file.
+        inputs: tuples by stream and window: each a mapping, or values in the order of the columns
+            that the first port which reads the stream declares, or CRASH.
         windows, group_windows, key_ranges, mode, batch: see run_operator.
-        port_order: names of input ports, in the order in which their tuples come to a tuple
-            operator.
-        ends: by stream that has ended, its last window.
-        dies_at: by attempt, the step of a replay's protocol and the number of the commit group at
-            which it dies, such as ("after_outputs", 2); see `rewindow.crash.Step`.
+        port_order: names of input ports, in the order in which a tuple operator processes them.
+        ends: last window of each stream that has ended.
+        dies_at: for each attempt, the step of a replay's protocol and the number of the commit
+            group at which it dies, such as ("after_outputs", 2); see `rewindow.crash.Step`.
         partitions: number of partitions of each operator; with `spread`, number of instances.
-        repartition: by window, numbers of partitions that apply from that window on, such as
-            {20: {"totals": 4}}.
-        spark: session for frame operators; a local one is started where there is none.
+        repartition: by window, numbers of partitions that apply from that window on, such as {20:
+            {"totals": 4}}.
+        spark: session for frame operators; by default a local one is started.
 
     Raises:
-        ValidationFailed: the application breaks rules.
-        InputError: an unknown stream, a tuple that does not fit it, an error of an operator, or a
-            crash in an application of several containers.
+        ValidationFailed: the application violates rules.
+        InputError: an unknown stream, a tuple that does not match its columns, an error of an
+            operator, or a crash in an application of several containers.
     """
     set_partitions(app, partitions)
     validate(app, Mode.parse(mode), is_test=True)
@@ -145,14 +144,16 @@ def check_application(
     any_port_order: bool = False,
     **how: Any,
 ) -> ApplicationRun:
-    """Runs an application with random cuts into groups, key ranges and batches; all must come to
-    the same (R86).
+    """Runs an application with random divisions into groups, key ranges and batches, and checks
+    that all results are equal.
 
     Returns the run in one group; the arguments are those of `check_grouping`.
 
     Raises:
-        AssertionError: a port of a run emitted something else; names the first one, and the run's
-            seed.
+        AssertionError: the tuples of a port differ; the message names the first such port, and the
+            run's seed.
+
+    Rules: R86
     """
     asked = windows_of(inputs, how.pop("windows", None))
     ports = []

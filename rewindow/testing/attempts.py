@@ -1,9 +1,9 @@
-"""The attempts of a replay, in a test: commit groups, checkpoints, and what each mode restores,
-loses and computes again after a crash.
+"""The attempts of a replay, in a test: commit groups, checkpoints, and the windows that each mode
+restores, loses and computes again after a crash.
 
-The decisions are those of a replay: `recovery.resume` finds where an attempt continues, and
-`recovery.next_end` where a group ends. Tables are lists of rows, and a checkpoint is the states
-themselves.
+The decisions are those of a replay: `recovery.resume` finds the window to continue with, and
+`recovery.next_end` the end of a group. Tables are lists of rows, and a checkpoint is a mapping of
+states.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from rewindow.testing.passes import Died
 from rewindow.windows import WindowRange
 
 Rows = dict[int, list[tuple[Any, ...]]]
-"""By window the tuples, each as the window and the values."""
+"""Tuples by window, each as the window and the values."""
 Repartition = Mapping[int, Mapping[str, int]]
-"""By window, the number of partitions that operators have from there on."""
+"""Window to the number of partitions of operators from that window on."""
 _FACTS = ""
 
 
@@ -35,15 +35,18 @@ class ReplayRun:
     """Runs the attempts of a replay until one ends.
 
     Args:
-        context: what all groups have in common; its windows are those of the replay.
-        group_windows: windows of a commit group, or of each.
-        dies_at: by attempt, the step of the protocol and the number of the group at which it dies.
-        repartition: by window, the partitions that operators have from there on.
+        app: the application.
+        computation: computes its commit groups.
+        context: the common part of the context of all groups; its windows are those of the replay.
+        group_windows: windows of all commit groups, or of each.
+        dies_at: for each attempt, the step of the protocol and the number of the group at which it
+            dies.
+        repartition: window to the partitions of operators from that window on.
 
     Attributes:
-        tables: by output or error table, its tuples.
-        ports: by port, the tuples of the groups that were committed.
-        crashes: how many attempts died.
+        tables: tuples by output or error table.
+        ports: tuples of the committed groups, by port.
+        crashes: number of attempts that died.
     """
 
     def __init__(
@@ -91,7 +94,10 @@ class ReplayRun:
 
     @property
     def state_lost(self) -> list[int]:
-        """Windows that outputs have and the states have never seen (X2)."""
+        """Windows that are in the outputs but missing from the states.
+
+        Rules: X2
+        """
         nowhere = self._skipped.intersection(*map(self._lost.__getitem__, self._app.outputs))
         return sorted(self._skipped - nowhere) if self.states else []
 
@@ -119,12 +125,12 @@ class ReplayRun:
         self._reach(Step.JOINED)
 
     def _reach(self, step: Step, number: int = 1) -> None:
-        """Dies if this attempt is to die at a step."""
+        """Raises `Died` if this attempt is configured to die at a step."""
         if (step, number) in self._dies_at[self.crashes : self.crashes + 1]:
             raise Died
 
     def _skip(self, found: Resume, skipped: tuple[int, int], states: States) -> States:
-        """Lists what at most once gives up, and returns the states that lack it."""
+        """Records the windows that at most once gives up, and returns the states without them."""
         for table in self.tables.keys() & found.lost:
             self._lost[table].update(self._between(found.lost[table]))
         windows = self._between(skipped)
@@ -145,7 +151,7 @@ class ReplayRun:
         saved = first + found.restore - 1 if found.restore else None
         cuts = list(map((first - 1).__add__, found.cuts))
         cuts += map((-1).__add__, self._repartition)
-        # Exactly once leaves out the windows that a table held when the attempt took it over.
+        # Exactly once leaves out the windows that a table had when the attempt took it over.
         present = dict(self._done)
         unseen = list(StartState(source="initial").unseen(first))
         for lost in sorted(self._skipped):
@@ -192,7 +198,7 @@ class ReplayRun:
         present: Mapping[str, int],
         number: int,
     ) -> int | None:
-        """Keeps a group, table after table; returns its last window if a checkpoint was saved."""
+        """Stores a group, table after table; returns its last window if a checkpoint was saved."""
         mark = group.last - self._windows.first + 1
         for place, (name, output) in enumerate(self._app.staged().items()):
             if not group.mode.writes_only_missing or present[name] < mark:
@@ -201,7 +207,7 @@ class ReplayRun:
             if place == 0:
                 self._reach(Step.AFTER_FIRST_OUTPUT, number)
         self._reach(Step.AFTER_OUTPUTS, number)
-        # Ports without a table are shown as soon as a replay seals the windows of their group.
+        # Tuples of ports without a table are recorded when the windows of their group are sealed.
         for port, rows in emitted.items():
             self.ports[port] = self.ports.get(port, {}) | rows
         self._done[_FACTS] = max(mark, self._done[_FACTS])
@@ -213,7 +219,7 @@ class ReplayRun:
         return group.last
 
     def _group_size(self, window: int) -> int:
-        """Returns how many windows the group that starts at a window should have."""
+        """Returns the number of windows of the group that starts at a window."""
         if isinstance(self._group_windows, int):
             return self._group_windows
         ends = accumulate(self._group_windows, initial=self._windows.first)
@@ -225,7 +231,9 @@ class ReplayRun:
 
 
 def set_partitions(app: Application, partitions: Mapping[str, int]) -> None:
-    """Changes the number of partitions of operators, or of instances where they are spread."""
+    """Changes the number of partitions of operators, or the number of instances for those with
+    `spread`.
+    """
     for name, count in partitions.items():
         if name not in app.nodes:
             raise InputError(
@@ -238,5 +246,5 @@ def set_partitions(app: Application, partitions: Mapping[str, int]) -> None:
 
 
 def rows_of(by_window: Rows) -> list[tuple[Any, ...]]:
-    """Returns tuples by window, and as they were emitted."""
+    """Returns tuples in the order of windows, and within a window in the order of emission."""
     return list(chain.from_iterable(map(by_window.__getitem__, sorted(by_window))))

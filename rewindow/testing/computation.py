@@ -1,5 +1,5 @@
-"""The commit groups of a graph in a test: tuple operators as under Spark, frame operators on a
-local session of it.
+"""Computes the commit groups of a graph in a test: tuple operators as in Spark, frame operators
+on a local session of Spark.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Recorded = dict[int, list[Any]]
-"""By window the tuples of a stream, CRASH among them."""
+"""Tuples of a stream by window, with CRASH among them."""
 States = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class PassOptions:
-    """How each operator is called, see `run_operator`."""
+    """Options of the calls of each operator, see `run_operator`."""
 
     key_ranges: int = 1
     batch: int = 10_000
@@ -53,8 +53,10 @@ class GraphComputation:
     """Computes the commit groups of an application, unit after unit.
 
     Args:
-        streams: by name and window the tuples; CRASH is removed where it has killed.
-        project: returns recorded tuples as a port of a tuple operator gets them.
+        app: the application.
+        streams: tuples by stream and window; a CRASH is removed after it has caused a crash.
+        how: options of the calls.
+        project: returns recorded tuples with the columns of a port of a tuple operator.
     """
 
     def __init__(
@@ -83,8 +85,8 @@ class GraphComputation:
                         self._columns[node.name, port] = columns
 
     def initial_states(self) -> States:
-        """Returns the states before the first window, by operator; those of a cycle are under the
-        name of its first operator.
+        """Returns the states before the first window, by operator; those of a cycle are under
+        the name of its first operator.
         """
         states: dict[str, Any] = {}
         for unit in self._units:
@@ -96,7 +98,7 @@ class GraphComputation:
         return states
 
     def readable(self, node: Node, states: States) -> Any:
-        """Returns the state of an operator, as a run shows it."""
+        """Returns the state of an operator, in the form that the result of a run has."""
         run = self._passes.get(node.name)
         if run is None:
             return sorted(states[node.name].to_pylist(), key=repr)
@@ -106,10 +108,10 @@ class GraphComputation:
     def compute(
         self, context: OperatorContext, states: States
     ) -> tuple[dict[str, dict[int, list[Any]]], States]:
-        """Returns what a group emits by port and window, and the states after it.
+        """Returns the tuples that a group emits, by port and window, and the states after it.
 
         Raises:
-            Died: a tuple is CRASH, which is then gone.
+            Died: a tuple is CRASH, which is then removed.
         """
         emitted: dict[PortHandle, list[Emitted]] = {}
         after: dict[str, Any] = {}
@@ -132,7 +134,7 @@ class GraphComputation:
                     raise Died
         found: dict[str, dict[int, list[Any]]] = {}
         for end, of_port in emitted.items():
-            # A window that is computed again replaces its rows, also where there are none now.
+            # A window that is computed again replaces its rows, even if it has none now.
             rows: dict[int, list[Any]] = {}
             for window in context.windows:
                 rows[window] = []
@@ -147,10 +149,13 @@ class GraphComputation:
         windows: WindowRange,
         tables: Mapping[str, Recorded],
     ) -> States:
-        """Returns the states with which an attempt continues after windows that they never see.
+        """Returns the states with which an attempt continues after windows that are missing from
+        them.
 
         Args:
-            tables: by output its tuples, those of these windows among them.
+            states: the states before these windows.
+            windows: the windows that were skipped.
+            tables: by output its tuples, including those of these windows.
         """
         from rewindow.spark.frames import to_frame
 
@@ -230,7 +235,10 @@ class GraphComputation:
         windows: WindowRange,
         emitted: Mapping[PortHandle, Sequence[Emitted]],
     ) -> dict[int, list[Any]]:
-        """Returns what comes to a port of a tuple operator, by window, in its order (O39, X43)."""
+        """Returns the tuples that a port of a tuple operator receives, by window, in their order.
+
+        Rules: O39, X43
+        """
         end = node.feeds[port]
         columns = self._columns[node.name, port]
         found: dict[int, list[Any]] = {}
@@ -367,8 +375,8 @@ def _names(node: Node, port: str) -> list[str]:
 
 
 def _after(operator: Any, before: DataFrame, after: DataFrame) -> pa.Table:
-    """Returns the state after a group; an operator with increments has given the changed keys
-    alone.
+    """Returns the state after a group. With `state_increments`, an operator returns only the
+    changed keys, which are merged into the state before.
     """
     from pyspark.sql import functions as F
 
@@ -392,7 +400,9 @@ def _frame(
     rows: Mapping[int, Sequence[Any]],
     windows: WindowRange,
 ) -> DataFrame:
-    """Returns the tuples of a group as an operator gets them: `window_id` and the columns."""
+    """Returns the tuples of a group in the form that an operator receives: `window_id` and the
+    columns.
+    """
     flat = []
     for window in windows:
         for row in without_crash(rows.get(window, [])):
@@ -407,7 +417,7 @@ def _frame(
     for column in declared if declared is not None else ():
         if column.name not in known.names:
             known = known.append(column)
-    # Columns that the port does not declare pass too: their types are those that Arrow infers.
+    # Columns that the port does not declare are passed too, with the types that Arrow infers.
     more = sorted({*chain.from_iterable(flat)} - set(known.names))
     if more:
         rest = {}
@@ -420,8 +430,8 @@ def _frame(
 
 
 def local_spark() -> SparkSession:
-    """Returns the session of this process for frame operators; a small local one is started where
-    there is none.
+    """Returns the session of this process for frame operators. If none is active, a small local
+    one is started.
     """
     import os
 

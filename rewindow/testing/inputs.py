@@ -1,4 +1,4 @@
-"""An input operator or a generator in a test: window by window, without a recording."""
+"""Runs an input operator or a generator in a test: window by window, without a recording."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def run_input(
     width: str = "1 hour",
     origin: str = "1970-01-01",
 ) -> dict[int, list[dict[str, Any]]]:
-    """Returns by window what an input operator emits when it is recorded, each tuple by its
-    columns.
+    """Returns the tuples that an input operator emits, by window, each as a mapping from column to
+    value.
 
     Args:
-        operator: one instance; it is set up and torn down.
+        operator: an instance, whose `setup` and `teardown` are called.
         first, last: the windows, closed.
-        width, origin: of the windows, as the stream's settings have them.
+        width, origin: width and origin of the windows, as in the settings of a stream.
 
     Raises:
         InputError: a tuple does not have the declared columns, or did not arrive in its window.

@@ -1,5 +1,5 @@
-"""A tuple operator in a test: the loop of a replay over Arrow batches, with the state handed from
-group to group.
+"""Runs a tuple operator in a test: the loop of a replay over Arrow batches, with the state
+passed from group to group.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from rewindow.testing.passes import OperatorRun
 from rewindow.windows import WindowRange
 
 Tuples = Mapping[str, Mapping[int, Sequence[Any]]]
-"""By input port and window: tuples, each as a mapping or in the order of the port's columns, or
-CRASH."""
+"""Tuples by input port and window, each as a mapping or in the order of the port's columns, or
+CRASH.
+"""
 
 
 class HasStates(Protocol):
@@ -50,31 +51,33 @@ def run_operator(  # noqa: PLR0913 - each is an option of the verb
     checkpoint_windows: int = CHECKPOINT_WINDOWS,
     ends: int | None = None,
 ) -> OperatorRun:
-    """Runs an operator over windows and returns what it emitted.
+    """Runs an operator over windows and returns its tuples.
 
     Args:
         operator: an operator as an application would add it.
         inputs: see Tuples.
-        windows: first and last; by default those from the first window with a tuple to the last
-            one.
-        group_windows: windows of a commit group, or of each; the state is stored and restored at
-            its end.
+        windows: first and last; by default from the first window with a tuple to the last one.
+        group_windows: windows of all commit groups, or of each; the state is stored and restored at
+            the end of a group.
         key_ranges: copies of the operator among which keys are divided; an operator without a key
             has one.
         mode: recovery mode, for CRASH.
         width_ms: width of a window.
-        batch: tuples in an Arrow batch at most.
-        port_order: the order in which the ports' tuples come in a window; by default as they are
-            declared (X43).
+        batch: largest number of tuples in an Arrow batch.
+        port_order: the order in which the ports' tuples are processed in a window; by default as
+            they are declared.
         application_windows, slide_windows: as in Application.add.
-        checkpoint_windows: D, the distance of marks, at which `before_checkpoint` is called (X42).
-            At least once and at most once save the state there and at the end, as a replay does.
+        checkpoint_windows: number of windows between checkpoints, at which `before_checkpoint` is
+            called. At least once and at most once save the state there and at the end, as a replay
+            does.
         ends: the last window of the recordings, if they have ended.
 
     Raises:
-        InputError: an unknown port, a tuple that does not fit it, or what the operator did wrong,
-            such as changing a list that it has emitted.
-        Exception: what the operator's code has raised, with a note of callback, window and tuple.
+        InputError: an unknown port, a tuple that does not match its columns, or a fault of the
+            operator, such as a change to a list that it has emitted.
+        Exception: an error of the operator's code, with a note of callback, window and tuple.
+
+    Rules: X42, X43
     """
     wrong = operator.wrong_properties()
     if wrong:
@@ -150,20 +153,23 @@ def check_grouping(
     any_port_order: bool = False,
     **how: Any,
 ) -> OperatorRun:
-    """Runs an operator with random cuts into groups, key ranges and batches; every run must come to
-    the same (R86).
+    """Runs an operator with random divisions into groups, key ranges and batches, and checks that
+    all results are equal.
 
-    Returns the run in one group. The seed of a run that differs is named.
+    Returns the run in one group.
 
     Args:
         operator, inputs: see run_operator.
-        runs: how many.
-        seed: of the first one; each next run has the next one.
-        any_port_order: also have the tuples of a window come in another order of the ports.
+        runs: number of runs.
+        seed: seed of the first run; each further run has the next number.
+        any_port_order: also vary the order of the ports in a window.
         how: see run_operator.
 
     Raises:
-        AssertionError: a run emitted something else, or left another state.
+        AssertionError: a run emitted other tuples, or has another state; the message names its
+            seed.
+
+    Rules: R86
     """
     asked = windows_of(inputs, how.pop("windows", None))
     return check_cuts(
@@ -187,10 +193,11 @@ def check_cuts(
     ports: Sequence[str],
     seeds: Iterable[int],
 ) -> Run:
-    """Returns a run in one group, which runs with random cuts must equal in ports and states.
+    """Returns a run in one group, after checking that runs with random divisions have the same
+    tuples and states.
 
     Raises:
-        AssertionError: names the seed of a run that differs.
+        AssertionError: a run differs; the message names its seed.
     """
     ends = (windows.first, windows.last)
     whole = run(windows=ends, group_windows=len(windows))
@@ -212,9 +219,11 @@ def check_cuts(
 
 
 def _first_difference(whole: Sequence[tuple[Any, ...]], cut: Sequence[tuple[Any, ...]]) -> str:
-    """Returns the first window that two runs differ in, with the rows that only one of them has."""
-    # Rows are compared as multisets of their texts: a NaN differs from itself, but its text does
-    # not.
+    """Returns the first window in which two runs differ, with the rows that only one of them
+    has.
+    """
+    # Rows are compared as multisets of their texts, because a NaN does not equal itself, but its
+    # text does.
     here = Counter(map(repr, whole))
     there = Counter(map(repr, cut))
     rows = [*whole, *cut]
@@ -233,8 +242,8 @@ def random_cut(
     windows: int,
     ports: Sequence[str],
 ) -> dict[str, Any]:
-    """Returns group borders, key ranges, size of batches and order of ports, as run_operator takes
-    them.
+    """Returns group borders, key ranges, size of batches and order of ports, as arguments of
+    run_operator.
     """
     groups = []
     left = windows
@@ -250,7 +259,7 @@ def random_cut(
 
 
 def words_of(cut: Mapping[str, Any]) -> str:
-    """Returns a cut as a person reads it."""
+    """Returns a description of a division, for a message."""
     ports = f", ports in the order {', '.join(cut['port_order'])}" if cut["port_order"] else ""
     return (
         f"groups of {cut['group_windows']} windows, {cut['key_ranges']} key ranges, batches of "
@@ -259,7 +268,9 @@ def words_of(cut: Mapping[str, Any]) -> str:
 
 
 def windows_of(inputs: Tuples, asked: tuple[int, int] | None) -> WindowRange:
-    """Returns the windows to run: those asked for, or from the first with a tuple to the last."""
+    """Returns the windows to run: those of the argument, or from the first with a tuple to the
+    last.
+    """
     if asked is not None:
         return WindowRange(*asked)
     found = list(chain.from_iterable(inputs.values()))

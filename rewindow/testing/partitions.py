@@ -1,4 +1,7 @@
-"""Finds the partition of each row of a pass in tests, with the same rules as Spark (X55)."""
+"""Finds the partition of each row of a pass in tests, with the same rules as Spark.
+
+Rules: X55
+"""
 
 from __future__ import annotations
 

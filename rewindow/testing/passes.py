@@ -1,4 +1,6 @@
-"""One pass in a test: a commit group over key ranges, from the states before it to those after."""
+"""Runs one pass in a test: a commit group over key ranges, from the states before it to those
+after it.
+"""
 
 from __future__ import annotations
 
@@ -33,25 +35,29 @@ from rewindow.tuple_engine.tagged_rows import (
 from rewindow.windows import WindowRange
 
 CRASH = object()
-"""Among the tuples of a port: here the process dies, once. The mode decides what is lost."""
+"""A marker among the tuples of a port: the process dies there, once. The mode decides which
+windows are lost.
+"""
 PassInputs = Mapping[OperatorPort, Mapping[int, Sequence[Any]]]
-"""By operator, port and window: tuples in the order in which they come, CRASH among them."""
+"""Tuples by operator, port and window, in the order in which they are processed, with CRASH
+among them.
+"""
 PassStates = dict[str, dict[tuple[Any, ...], tuple[Any, ...]]]
-"""By operator and key the rows of state, as they travel."""
+"""Rows of state by operator and key, in their stored form."""
 
 
 @dataclass
 class OperatorRun:
-    """What an operator has done.
+    """The result of a run of an operator.
 
     Attributes:
-        outputs: by port, the tuples as (window, value ...), by window and as emitted; error tuples
-            with position, reason and detail behind the port's columns.
+        outputs: by port, the tuples as (window, value ...), by window and in the order of emission;
+            error tuples have position, reason and detail after the port's columns.
         states: the state after the last window, by key, each a mapping of the declared fields.
         lost: windows that at most once has given up after a crash.
-        state_lost: windows that are in the outputs and that the state has never seen, since at most
-            once has restored an older checkpoint.
-        crashes: how often it died, as CRASH asked.
+        state_lost: windows that are in the outputs but missing from the state, because at most once
+            has restored an older checkpoint.
+        crashes: number of crashes that CRASH caused.
     """
 
     outputs: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
@@ -65,7 +71,7 @@ class OperatorRun:
 
 
 class Died(Exception):
-    """Stands for a process that was killed."""
+    """Represents a process that was killed."""
 
 
 class DiedAt(Died):
@@ -78,7 +84,7 @@ class DiedAt(Died):
 
 
 class Emitted(NamedTuple):
-    """A tuple that was emitted.
+    """An emitted tuple.
 
     Attributes:
         is_own: whether its key is the one under which it was emitted, see `EmissionOrder`.
@@ -94,12 +100,15 @@ def in_reading_order(
     rows: Sequence[tuple[Any, ...]],
     is_own: Sequence[bool],
 ) -> list[tuple[Any, ...]]:
-    """Returns the tuples of a window as they come to a port: first those that have an order, then
-    the others by their hash (O39, X43).
+    """Returns the tuples of a window in the order in which a port receives them: first those that
+    have an order, then the others by their hash.
 
     Args:
-        rows: with the columns of the port.
-        is_own: whether a row keeps its place.
+        columns: columns of the port.
+        rows: rows with these columns.
+        is_own: whether a row keeps its position.
+
+    Rules: O39, X43
     """
     arrays = []
     for values, declared, sent in zip(
@@ -115,7 +124,7 @@ def in_reading_order(
     hashes = np.zeros(len(rows), np.int64)
     if arrays:
         hashes = row_hashes(pa.table(arrays, names=columns.schema.names)).view(np.int64)
-    # Rows with an order keep it, since sorting is stable and their keys are equal.
+    # Rows with an order keep it, because sorting is stable and their keys are equal.
     hashes[np.array(is_own, bool)] = 0
     places = np.lexsort((hashes, ~np.array(is_own, bool)))
     return list(map(rows.__getitem__, places))
@@ -125,8 +134,10 @@ class PassRun:
     """Runs a pass, group by group.
 
     Args:
-        one: what is computed in one: an operator, or those of a cycle.
-        port_order: names of ports in the order in which they come.
+        one: the pass: an operator, or the operators of a cycle.
+        key_ranges: number of key ranges.
+        batch: largest number of tuples in a batch.
+        port_order: names of ports in the order in which their tuples are processed.
     """
 
     def __init__(
@@ -152,7 +163,8 @@ class PassRun:
         inputs: PassInputs,
         states: PassStates,
     ) -> tuple[dict[OperatorPort, list[Emitted]], PassStates]:
-        """Returns what a group emits, by window and as emitted, and the states after it.
+        """Returns the tuples that a group emits, by window and in the order of emission, and the
+        states after it.
 
         Raises:
             DiedAt: a tuple is CRASH.
@@ -175,8 +187,8 @@ class PassRun:
         inputs: PassInputs,
         states: PassStates,
     ) -> Iterator[pa.RecordBatch]:
-        """Yields what the key ranges of a group emit; the first of them dies where a tuple is
-        CRASH.
+        """Yields the rows that the key ranges of a group emit. If a tuple is CRASH, the first
+        key range dies there.
         """
         stretches, died = self._stretches(
             context.windows,
@@ -194,7 +206,7 @@ class PassRun:
             is_own = (place == number) | (place == EVERY)
             own = rows.filter(pa.array(is_own))
             if self._pass.keys and not own.num_rows:
-                # As under Spark: where no tuple and no state of a key is, nothing is called.
+                # As in Spark, the operator is not called for a range without tuples and state.
                 continue
             yield from self._pass.run(
                 context,
@@ -247,8 +259,8 @@ class PassRun:
         inputs: PassInputs,
         states: PassStates,
     ) -> tuple[list[_Stretch], DiedAt | None]:
-        """Returns the states, then the tuples by window and port, up to where the process dies; and
-        where it does.
+        """Returns the states, then the tuples by window and port, up to the crash; and the place
+        of the crash, if any.
         """
         found = []
         for name in self._pass.members:
@@ -296,7 +308,7 @@ class PassRun:
         return found, None
 
     def _tagged(self, stretches: list[_Stretch], before: int) -> pa.RecordBatch:
-        """Returns stretches as the rows that go through a key range."""
+        """Returns stretches as the tagged rows that a key range reads."""
         states = by_tag(self._pass.loaded)
         of_tag = {}
         for columns in (*self._pass.loaded.values(), *self._pass.inputs.values()):
@@ -338,8 +350,8 @@ class PassRun:
         before: int,
         states: PassStates,
     ) -> tuple[dict[OperatorPort, list[Emitted]], PassStates]:
-        """Returns what a group has emitted, and the next states: changed keys replaced, those gone
-        left out.
+        """Returns the tuples that a group has emitted, and the next states: changed keys are
+        replaced, removed ones left out.
         """
         ports = by_tag(self._pass.outputs)
         emitted: dict[OperatorPort, list[Emitted]] = {place: [] for place in self._pass.outputs}
@@ -380,12 +392,12 @@ class PassRun:
             rows_of_port.sort(key=attrgetter("window"))
             operator = self._pass.members[place[0]].operator
             if operator.output_ports()[place[1]].control:
-                # Each key range may emit the same control tuple: equal ones are one.
+                # Each key range may emit the same control tuple, so duplicates are removed.
                 emitted[place] = list({repr(one[:2]): one for one in rows_of_port}.values())
         return emitted, after
 
     def _merged(self, member: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """Returns the one state of an operator that is spread, from those of its instances."""
+        """Returns the merged state of an operator with `spread`, from those of its instances."""
         operator = self._pass.members[member].operator
         stored = self._shapes[member].state.stored
         arrays = []

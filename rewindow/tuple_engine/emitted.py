@@ -33,7 +33,7 @@ class EmittedCopies:
 
     Args:
         ports: columns of each output port.
-        tells: whether a change is an error; otherwise it has no effect.
+        tells: True if a change is an error; otherwise it has no effect.
     """
 
     def __init__(self, ports: dict[str, Columns], *, tells: bool) -> None:

@@ -559,6 +559,7 @@ def _classify(
     if IS_TIMER in columns:
         # A timer shows that time has passed and is not a data tuple: it moves the clock, and is
         # never late.
+        # Rules: H60
         outcome = outcome.when(F.col(IS_TIMER), TIMER)
         is_late = is_late & ~or_false(IS_TIMER)
     outcome = outcome.when(is_late, LATE).otherwise(ON_TIME)
