@@ -74,6 +74,7 @@ def java_hash(value: Any, *, is_long: bool = True) -> int:
     """Returns Java's hashCode of a boolean, a whole number or a text; 0 for None.
 
     Args:
+        value: the boolean, whole number or text.
         is_long: whether a whole number is a Java long; otherwise it is an int.
 
     >>> java_hash("hello"), java_hash(True), java_hash(-1), java_hash(-1, is_long=False)

@@ -16,8 +16,9 @@ def units_of(app: Application) -> list[list[Node]]:
     Only the first operator of a chain reads from outside of it, so units never wait for each other.
     """
     units = app.units()
-    # The search for failing tuples removes tuples from the input of a single operator (R93), so
-    # each operator needs a separate pass.
+    # The search for failing tuples removes tuples from the input of a single operator, so each
+    # operator needs a separate pass.
+    # Rules: R93
     if app.failing:
         return units
     passes: list[list[Node]] = []

@@ -41,7 +41,7 @@ _CALLBACKS = ("begin_window", "end_window", "slide", "before_checkpoint")
 """Callbacks that are called in every window if the operator defines them. An empty call would cost
 2 us per window."""
 EVERY_KEY = ()
-"""Stands for all keys of a port, after a failure that may have affected any of them."""
+"""Represents all keys of a port, after a failure that may have affected any of them."""
 NO_CONTROLS: Mapping[str, Mapping[int, pa.RecordBatch]] = MappingProxyType({})
 
 
@@ -319,7 +319,7 @@ class KeyRange:
         """Yields port, window, rows and tagged rows for each run of tuples with the same window and
         port. Rows are converted to Python once per batch.
         """
-        # Rows are sorted, so a run starts wherever the first column changes. The tuples of a port
+        # Rows are sorted, so a new run starts when the first column changes. The tuples of a port
         # are created once for the whole batch, as an iterator, and each run consumes its part.
         # Creating them run by run would be slow for short windows.
         places = batch[SORT_KEY].to_numpy()
@@ -475,7 +475,10 @@ def _without_mark(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 @contextmanager
 def torn_down(ranges: Collection[KeyRange]) -> Iterator[None]:
-    """Calls `teardown` of the operators of a pass after it has run, and after an error (O35)."""
+    """Calls `teardown` of the operators of a pass after it has run, and after an error.
+
+    Rules: O35
+    """
     try:
         yield
     except BaseException as error:

@@ -26,7 +26,7 @@ from rewindow.tuple_engine.tagged_rows import TagShape, lists_of
 ROWS = 10_000
 """Rows of state in a batch."""
 NO_KEY = object()
-"""Stands for the key while none is selected; it differs from all values of tuples."""
+"""Placeholder for the key while none is selected; it differs from all values of tuples."""
 
 
 class KeyedState:

@@ -50,6 +50,7 @@ class Division:
         a row in each partition.
 
         Args:
+            place: operator and port.
             row_hash: hash of all columns of the port.
             offset: offset of recorded tuples; None for other tuples.
         """
@@ -95,7 +96,8 @@ class Division:
             column = F.timestamp_micros(sent) if is_time else F.col(sent)
             keys[field.name] = column.cast(_type_of(field))
         # Rows of state and tuples get their partition from the same expression over the same
-        # columns, so a key and its state meet in one task (O92).
+        # columns, so a key and its state are in one task.
+        # Rules: O92
         partitioner = self._placing.partitioner
         if partitioner in (None, "apex"):
             chosen = self._by_hash(

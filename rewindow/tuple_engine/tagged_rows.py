@@ -308,7 +308,7 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def row_class(port: str, schema: pa.Schema) -> type:
-    """Returns a tuple class with the port's columns as attributes, whatever their names are."""
+    """Returns a tuple class with the port's columns as attributes. Any column name is allowed."""
     fields = {name: _Getter(place, "") for place, name in enumerate(schema.names)}
 
     def show(self: tuple[Any, ...]) -> str:

@@ -143,6 +143,7 @@ def fired_at(
     first tick, is a range in a second table.
 
     Args:
+        found: windows with an `END`.
         ticks: the ticks that raise the watermark: `tick_us`, `watermark_us`, `before_us`.
         step_us, phase_us: ends are at the multiples of the step plus the phase.
     """

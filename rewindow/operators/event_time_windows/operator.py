@@ -73,21 +73,23 @@ class AggregateWindows(EventTimeOperator):
             port, `stream`.
         event_at: the event timestamp, a column or a SQL expression over the stream's columns.
         unit: unit of a whole number in `event_at`, counted from 1970.
-        lag: how far the watermark trails the newest timestamp.
-        watermark_interval: interval of arrival time at which the watermark is updated.
-        max_ahead: a timestamp ahead of its arrival by more than this is an error, and so is one
-            that would be close to its arrival in a larger unit; null disables the checks.
-        max_jump: a timestamp ahead of the largest earlier one by more than this is an error; null
-            disables the check.
-        idle_timeout: a stream without tuples for longer than this does not hold the watermark back;
-            needs several streams.
+        lag: how far the watermark trails the newest timestamp, a duration such as "5 s".
+        watermark_interval: interval of arrival time at which the watermark is updated, a duration.
+        max_ahead: a timestamp ahead of its arrival by more than this duration is an error, and so
+            is one that would be close to its arrival in a larger unit; null disables the checks.
+        max_jump: a timestamp ahead of the largest earlier one by more than this duration is an
+            error; null disables the check.
+        idle_timeout: a stream without tuples for longer than this duration does not hold the
+            watermark back; needs several streams.
         arrived_at: column of the arrival.
         tie: which one is processed first when a tuple arrives at the instant of a watermark update.
-        length: length of a window, a duration. "100 tuples" creates windows that count tuples, see
-            `CountWindows`; "global" creates one window of all tuples, see `GlobalWindow`.
-        slide: distance of the starts of consecutive windows; without it the windows tumble.
-        allowed_lateness: late tuples that are at most this far below the watermark correct their
-            windows.
+        length: length of a window, a duration such as "1 hour". "100 tuples" creates windows that
+            count tuples, see `CountWindows`; "global" creates one window of all tuples, see
+            `GlobalWindow`.
+        slide: distance of the starts of consecutive windows, of the same kind as `length`; without
+            it the windows tumble.
+        allowed_lateness: late tuples whose timestamp is at most this duration below the watermark
+            correct their windows.
         early: windows that have not fired yet emit their present content at the multiples of this
             duration.
         early_tuples: windows that have not fired yet emit their present content after this number
@@ -100,8 +102,8 @@ class AggregateWindows(EventTimeOperator):
             tuples after a retraction of the previous content.
         only_updated_panes: leave out a firing whose values equal the previous ones.
         gap: creates sessions instead of windows with a length: a session ends when no tuple of the
-            key follows for this duration. Of the settings above, sessions have `allowed_lateness`
-            only.
+            key follows for this duration. Sessions may have `allowed_lateness`, but none of the
+            other properties from `length` to `only_updated_panes`.
         gap_inclusive: whether a tuple that follows after exactly `gap` belongs to the same session.
         aggregates: by name, one of avg, count, max, min and sum over a column: `{"spent":
             "sum(amount)"}`; `count(*)` counts tuples. Sums of floats depend on the order of

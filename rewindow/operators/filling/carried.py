@@ -1,10 +1,10 @@
 """Gap filling over windows of arrival time: the last rows of each key in earlier windows are kept
 as state.
 
-A gap is filled in the window that closes it, from the row before it, in whatever window that
-arrived, and the one that closes it. The end of a range closes no gap. Only a row that is later than
-all rows of the key in earlier windows closes a gap or is a source. So the rows created in a window
-do not depend on later windows, however windows are divided into groups.
+A gap is filled in the window that closes it, from the row that closes it and the row before it,
+which may have arrived in any earlier window. The end of a range closes no gap. Only a row that is
+later than all rows of the key in earlier windows closes a gap or is a source. So the rows created
+in a window do not depend on later windows, however windows are divided into groups.
 
 If the grid has an end, `to_time`, the window that contains it closes all gaps that are still open,
 also those of expected keys.
@@ -182,7 +182,7 @@ def carried_gaps(
         closing: window in which the grid ends.
     """
     # Rows that move a key forward are in the same order by arrival and by event time. So the row
-    # before each of them is one side of a gap, in whatever window it arrived, and `lag` finds it.
+    # before each of them, from any window, is one side of a gap, and `lag` finds it.
     keys = named_columns(settings.keys)
     order = Window.partitionBy(*keys).orderBy(WINDOW, TS, row_hash(rows))
     rows = with_usable(rows, settings)

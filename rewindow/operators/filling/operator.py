@@ -78,29 +78,30 @@ class FillGaps(FrameOperator):
     Attributes:
         columns: those of the stream.
         event_at: column of the event timestamp.
-        step: a row of each key is expected in each step, a duration; with a zone, days, weeks or
-            months.
+        step: a row of each key is expected in each step, a duration such as "1 hour"; with a zone,
+            days, weeks or months, such as "1 month".
         zone: time zone of calendar steps, or of the opening hours.
         hours: rows are expected only during these opening hours, such as "09:30-16:00".
-        weekdays: days with opening hours, such as "mon-fri"; by default all.
-        closed: dates without opening hours.
+        weekdays: days with opening hours, such as "mon-fri" or ["mon", "wed"]; by default all.
+        closed: dates without opening hours, such as ["2024-12-25"].
         keys: columns that identify the source of a row; a tuple with a null key passes, and is not
             filled.
         fill: a method for each column, by name or as a table with `method` and further settings.
-        from_time: start of the range to fill; by default a key starts at its first row.
-        to_time: end of the range to fill, exclusive.
+        from_time: start of the range to fill, as ISO 8601 text; by default a key starts at its
+            first row.
+        to_time: end of the range to fill, exclusive, as ISO 8601 text.
         expected_keys: keys that must appear, a list of values for each; needs `from_time` and
             `to_time`.
-        origin: instant from which steps are counted.
+        origin: instant from which steps are counted, as ISO 8601 text; by default 1970-01-01 UTC.
         max_rows: a gap with more rows gets one row, which has the number of rows that it
             represents.
         unit: unit of a whole number in `event_at`.
-        max_ahead: a tuple whose timestamp is ahead of its arrival by more than this closes no gap,
-            and neither does one that would be close to its arrival in a larger unit; null disables
-            the checks.
+        max_ahead: a tuple whose timestamp is ahead of its arrival by more than this duration closes
+            no gap, and neither does one that would be close to its arrival in a larger unit; null
+            disables the checks.
         arrived_at: column of the arrival.
-        look_back: largest distance of a source before a created row; by default sources may be any
-            rows from `from_time` on.
+        look_back: largest distance of a source before a created row, a duration; by default sources
+            may be any rows from `from_time` on.
 
     Example:
         fill = FillGaps(

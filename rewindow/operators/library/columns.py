@@ -1,5 +1,5 @@
-"""The columns of a library operator: they follow from its input, and are checked wherever a
-property or its SQL names them.
+"""The columns of a library operator: they follow from its input, and are checked in all
+properties and SQL that name them.
 """
 
 from __future__ import annotations
@@ -82,6 +82,8 @@ class ColumnsOperator(FrameOperator):
         """Rejects SQL that names unknown columns, or whose value changes from run to run.
 
         Args:
+            property_name: name of the property with the expression, for the message.
+            sql: the expression.
             known: names that the expression may use; by default, the columns of the input.
 
         Raises:
