@@ -35,6 +35,11 @@ def metronome(
     `at` is `timer_index` times the interval since the epoch. It is also the instant of emission, so
     it is in the timer's window, whose start is inclusive and whose end is exclusive.
 
+    Args:
+        spark: session that creates the frame.
+        context: the windows and their grid.
+        interval_us: microseconds between timers.
+
     Rules: H40, H54, H56
     """
     first = -(-context.start_us // interval_us)

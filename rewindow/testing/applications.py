@@ -147,7 +147,14 @@ def check_application(
     """Runs an application with random divisions into groups, key ranges and batches, and checks
     that all results are equal.
 
-    Returns the run in one group; the arguments are those of `check_grouping`.
+    Returns the run in one group.
+
+    Args:
+        app, inputs: see run_application.
+        runs: number of runs.
+        seed: seed of the first run; each further run has the next number.
+        any_port_order: also vary the order of the ports in a window.
+        how: further arguments of run_application.
 
     Raises:
         AssertionError: the tuples of a port differ; the message names the first such port, and the

@@ -261,7 +261,7 @@ class ApexWindows(EventWindows):
 class GlobalWindow(_Repeating):
     """One window of all tuples of a key, which fires on time only at the end of the recording.
 
-    Before, its triggers emit its present content: `early` and `early_tuples`, and with
+    Until then, its triggers emit its present content: `early` and `early_tuples`, and with
     `accumulation`, as for `EventWindows`. Because it has not fired, late tuples within
     `allowed_lateness` enter it like others.
 

@@ -156,6 +156,12 @@ def learn_cadence(
     """Returns the most frequent distance between two times of a key. Runs a query. Check the result
     before you use it.
 
+    Args:
+        frame: the rows, with event time and keys.
+        event_at: the event timestamp, a column or a SQL expression.
+        keys: columns that identify the source of a row.
+        unit: unit of a whole number in `event_at`.
+
     Raises:
         InputError: no key has two rows with different times, or a column is missing.
     """

@@ -154,7 +154,11 @@ class Generator(BaseModel):
         raise NotImplementedError
 
     def on(self, grid: Grid) -> Self:
-        """Returns a copy with the windows of a stream; without it, windows are 1 second long."""
+        """Returns a copy with the windows of a stream; without it, windows are 1 second long.
+
+        Args:
+            grid: width and origin of the windows.
+        """
         placed = self.model_copy()
         placed._grid = grid
         return placed
@@ -172,6 +176,10 @@ class Generator(BaseModel):
 
     def batch(self, window_id: int, part: int) -> pa.RecordBatch:
         """Returns the tuples of a part of a window as they are recorded, including the poison.
+
+        Args:
+            window_id: the window.
+            part: number of the part, from 0.
 
         Raises:
             InputError: `rows` returned other columns, or an arrival outside the window.
@@ -211,6 +219,11 @@ class Generator(BaseModel):
     def slots(self, window_id: int, part: int, random: np.random.Generator) -> Slots:
         """Returns numbers, arrivals and event times of the tuples in a part of a window, computed
         from `rate`, `disorder`, `lulls` and `clock_steps`.
+
+        Args:
+            window_id: the window.
+            part: number of the part, from 0.
+            random: the random numbers that `rows` received.
         """
         index = window_id - self.window_range.first
         before = self._before(index)
@@ -243,7 +256,13 @@ class Generator(BaseModel):
         size: int,
         random: np.random.Generator,
     ) -> np.ndarray:
-        """Returns `size` random keys from 0 to `count` - 1, picked with the generator's `skew`."""
+        """Returns `size` random keys from 0 to `count` - 1, picked with the generator's `skew`.
+
+        Args:
+            count: number of keys; an array has the number for each key that is picked.
+            size: number of keys to pick.
+            random: the random numbers that `rows` received.
+        """
         # The inverse of a continuous Zipf distribution from 1/2 to count + 1/2 needs no table of
         # all keys. The formula does not apply to a skew of exactly 1, so a close value replaces it.
         power = 1 - self.skew or 1e-12

@@ -153,6 +153,9 @@ def _last_times(
 def without_waiting(state: DataFrame) -> DataFrame:
     """Returns the state after skipped windows. Waiting tuples are removed, because they may have
     been emitted in these windows, and no tuple is emitted twice.
+
+    Args:
+        state: the state before the skipped windows.
     """
     return state.where(F.col(WINDOW).isNull())
 
@@ -194,7 +197,13 @@ def find_fault(
     arrived_at: str,
     order_by: Sequence[str],
 ) -> str | None:
-    """Returns a description of the fault of the ports or their columns, None if there is none."""
+    """Returns a description of the fault of the ports or their columns, None if there is none.
+
+    Args:
+        ports: names of the input ports.
+        names: names of the columns that all inputs have.
+        event_at, arrived_at, order_by: see `merge`.
+    """
     if len(set(ports)) < max(2, len(ports)):
         return f"ports are {', '.join(ports) or 'none'}, there must be two or more, all different"
     absent = excluding(dict.fromkeys([event_at, arrived_at, *order_by]), names)

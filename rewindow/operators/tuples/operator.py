@@ -96,11 +96,17 @@ class TupleOperator(FrameOperator):
         """Called at the start of every window, also of an empty one; with application windows, at
         the start of each of these.
 
+        Args:
+            window_id: the window that starts.
+
         Rules: O33, W18
         """
 
     def process(self, row: Any) -> None:
         """Called for each tuple of the only input port, in the port's order.
+
+        Args:
+            row: the tuple, with the columns of the port as attributes.
 
         Rules: O33, O39
         """
@@ -125,6 +131,12 @@ class TupleOperator(FrameOperator):
     def partials(self, name: str) -> list[Any]:
         """Returns the partial results of a `SlidingField` in the panes of the window, the oldest
         first.
+
+        Args:
+            name: name of the field.
+
+        Raises:
+            InputError: the operator has no such field.
 
         Rules: W29
         """
@@ -160,6 +172,9 @@ class TupleOperator(FrameOperator):
         The window has ended, so it must not emit. It is not called at the end of a group unless a
         checkpoint is due.
 
+        Args:
+            window_id: the window that has ended.
+
         Rules: O36, W53, X42
         """
 
@@ -171,11 +186,17 @@ class TupleOperator(FrameOperator):
         checkpoint; after the last group it is not called. A key range without tuples and keys has
         no copy, so it is not called there.
 
+        Args:
+            window_id: the last window that is in the saved state.
+
         Rules: W78, X42
         """
 
     def committed(self, window_id: int) -> None:
         """Called after `checkpointed`: all operators have saved their state, in the same commit.
+
+        Args:
+            window_id: the last window that is in the saved states.
 
         Rules: W78, X20
         """
@@ -187,8 +208,12 @@ class TupleOperator(FrameOperator):
         """
 
     def emit(self, port: str, *values: Any, **named: Any) -> None:
-        """Emits a tuple in the window that is computed; values are in the order of the port's
-        columns, or passed by name.
+        """Emits a tuple in the window that is computed.
+
+        Args:
+            port: an output port.
+            values: values in the order of the port's columns.
+            named: values of the other columns, by name.
 
         Raises:
             InputError: the port or a column does not exist, the number of values is wrong, or no
@@ -229,7 +254,12 @@ class TupleOperator(FrameOperator):
         )
 
     def emit_batch(self, port: str, rows: pa.RecordBatch | pa.Table) -> None:
-        """Emits rows in the window that is computed; they must have the port's columns."""
+        """Emits rows in the window that is computed.
+
+        Args:
+            port: an output port.
+            rows: the rows, with the port's columns.
+        """
         self.__dict__["_range"].emit_batch(port, rows)
 
     def keys(self) -> Iterator[Any]:
@@ -242,12 +272,18 @@ class TupleOperator(FrameOperator):
     def at(self, *key: Any) -> None:
         """Selects the key whose state the operator reads, for `process_batch`, whose tuples have
         many keys.
+
+        Args:
+            key: a value for each column of the key.
         """
         self.__dict__["_range"].take(key)
 
     def has(self, *key: Any) -> bool:
         """Returns whether this partition has the state of a key. Use it for tuples of a broadcast
         port, which all partitions receive.
+
+        Args:
+            key: a value for each column of the key.
 
         Rules: O87, O91
         """
@@ -259,6 +295,9 @@ class TupleOperator(FrameOperator):
 
         It must be associative and commutative, and merging a state of defaults must not change the
         other one.
+
+        Args:
+            one, other: values of the state fields of an instance, by name.
 
         Rules: O95, R100
         """
