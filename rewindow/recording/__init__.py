@@ -1,20 +1,22 @@
-"""Recording: a source's tuples into a recorded stream, window by window.
+"""Records the tuples of a source into a recorded stream, window by window.
 
 sources         reads a source: its parts, what is new in them, rows with a position; a module each
-source_rows     rows into scratch files where Spark cannot read them, in bounded memory
-tuples          types, arrival, window; which rows are malformed
-stream          the stream's tables, and the settings stored with them (W4, W15)
-arrival_counts  tuples of each window, from one pass: every question on numbers is answered from it
-arrival_gaps    tuples so far from all others that a wrong clock must have sent them
-file_layout     the file and the offset of every tuple, computed from these numbers
-malformed       the share of malformed rows from which a setting must be wrong
-seal_range      how far a recording seals, and which windows stay open
-sealing         sorted files, their commit, the seals; sealing of a run that died in between
-late            sealed windows that differ from the source: late tuples, changed windows
-reopening       late tuples, or what the source has now, written into windows, with a new seal
-quarantine      tuples that could not be recorded, each once
+source_rows     copies rows to scratch files if Spark cannot read the source directly
+tuples          turns rows into tuples with types, arrival and window; finds malformed rows
+stream          opens the stream's tables and checks the settings stored with them
+arrival_counts  counts the tuples of each window in one pass over the source
+arrival_gaps    finds tuples whose arrival is far from all others, probably from a wrong clock
+file_layout     computes the file and the offset of every tuple from these counts
+malformed       stops if the share of malformed rows suggests that a setting is wrong
+seal_range      decides which windows are sealed and which stay open
+sealing         writes and commits sorted files and seals; seals windows of a run that died
+late            finds sealed windows that differ from the source: late tuples, changed windows
+reopening       adds late tuples to sealed windows, or replaces their tuples, and reseals them
+quarantine      stores tuples that could not be recorded, each once
 progress        progress events of a recording
-record          all of it in order
-inventory       existing streams, the rows of a window, deletion; no JVM
-column_preview  columns of a stream before it is recorded; no JVM
+record          runs all steps in order
+inventory       lists streams, shows the rows of a window, deletes streams; no JVM
+column_preview  predicts the columns of a stream before it is recorded; no JVM
+
+Rules: W4, W15
 """

@@ -1,6 +1,4 @@
-"""What has arrived, window by window: one pass over a source's tuples answers every question on
-their numbers.
-"""
+"""Counts of a source's tuples per window, computed in one pass over the source."""
 
 from __future__ import annotations
 
@@ -20,18 +18,18 @@ from rewindow.windows import WindowRange
 
 @dataclass(frozen=True)
 class ArrivalCounts:
-    """Tuples of each window that has one, in order of the windows; a row of numbers a window, never
-    one a tuple.
+    """Number of tuples in each window that has any, in order of the windows. It has one row per
+    window, not per tuple.
 
     Attributes:
-        windows: ids.
-        tuples: how many lie in each.
-        present: how many of these are not of the future.
-        newest_us: arrival of the newest one that is not of the future, in each; the least number
-            there is where there is none.
-        malformed: rows that are no tuples.
+        windows: window ids.
+        tuples: number of tuples in each.
+        present: number of these tuples whose arrival is not in the future.
+        newest_us: per window, the newest arrival that is not in the future, in microseconds; the
+            smallest int64 if the window has none.
+        malformed: rows from which no tuple could be made.
         without_event_time: tuples whose event time is null.
-        notes: by one of `NOTES`, values of the tuples that were changed or chosen.
+        notes: by name in `NOTES`, the number of values that were changed or chosen.
     """
 
     windows: np.ndarray
@@ -44,14 +42,14 @@ class ArrivalCounts:
 
     @classmethod
     def count(cls, tuples: DataFrame, event_at: str | None = None) -> ArrivalCounts:
-        """Returns the numbers of a frame of tuples, malformed ones among them.
+        """Returns the counts of a frame of tuples, including malformed ones.
 
         Args:
-            tuples: good and malformed ones.
-            event_at: the column with their event time, None where the stream names none.
+            tuples: good and malformed tuples.
+            event_at: the column with their event time; None if the stream does not name one.
         """
-        # The newest arrival decides which windows are sealed. A tuple of the future, which is often
-        # a wrong timestamp, must not move it, so these are counted separately.
+        # The newest arrival decides which windows are sealed. A tuple of the future, which often
+        # has a wrong timestamp, must not move that limit, so these tuples are counted separately.
         arrived_us = F.unix_micros("arrived_at")
         now_us = time.time_ns() // 1000
         found = tuples.groupBy("window_id").agg(
@@ -70,8 +68,8 @@ class ArrivalCounts:
 
     @classmethod
     def of(cls, found: pa.Table) -> ArrivalCounts:
-        """Returns the numbers of a table `window_id, tuples, present, newest`; rows without a
-        window are malformed.
+        """Returns the counts in a table with columns `window_id, tuples, present, newest`, where
+        rows without a window are malformed.
         """
         whole = found.filter(found["window_id"].is_valid()).sort_by("window_id")
         malformed = found.filter(found["window_id"].is_null())["tuples"].to_numpy().sum()
@@ -96,11 +94,13 @@ class ArrivalCounts:
 
     @property
     def rows(self) -> int:
-        """All rows, malformed ones among them."""
+        """Number of all rows, including malformed ones."""
         return int(self.tuples.sum()) + self.malformed
 
     def lack_of_event_time(self, stream: str, event_at: str) -> str:
-        """Returns what is said of tuples whose event time is null, and what to do."""
+        """Returns a warning about tuples whose event time is null, with the command that corrects
+        them.
+        """
         return (
             f"{self.without_event_time:,} of {self.rows - self.malformed:,} tuples have no event "
             "time: their column "
@@ -111,17 +111,19 @@ class ArrivalCounts:
 
     @property
     def future(self) -> int:
-        """Tuples whose arrival is still to come."""
+        """Number of tuples whose arrival is in the future."""
         return int(self.tuples.sum() - self.present.sum())
 
     @property
     def newest_arrival_us(self) -> int | None:
-        """Arrival of the newest tuple that is not of the future, None without one."""
+        """Arrival of the newest tuple that is not in the future, in microseconds; None if none
+        exists.
+        """
         there = self.newest_us[self.present > 0]
         return int(there.max()) if len(there) else None
 
     def as_malformed(self, apart: Sequence[WindowRange]) -> ArrivalCounts:
-        """Returns the numbers once the tuples of some ranges count as malformed."""
+        """Returns the counts after the tuples of some ranges are counted as malformed."""
         kept = np.ones(len(self.windows), bool)
         for part in apart:
             kept &= ~self.inside(part)
@@ -135,5 +137,5 @@ class ArrivalCounts:
         )
 
     def inside(self, windows: WindowRange) -> np.ndarray:
-        """Returns which windows lie in a range."""
+        """Returns a mask of the windows that are in a range."""
         return np.asarray((self.windows >= windows.first) & (self.windows <= windows.last))

@@ -1,10 +1,10 @@
-"""Jumps of the arrival time: tuples so far from all others that a great many windows between them
-would be sealed empty.
+"""Finds tuples whose arrival is so far from all others that too many windows between them would be
+sealed empty.
 
-A device that has lost its clock sends 1970. Such a tuple must neither seal all windows since then
-nor, where it comes last, make all following tuples late. So the recording stops, or the tuples on
-the smaller side go to quarantine. Tuples after the last sealed window never do: the source may
-have been silent.
+A device that has lost its clock sends times in 1970. Such a tuple must not cause all windows since
+then to be sealed. If its arrival is the latest, it must not make all following tuples late. So the
+recording stops, or the tuples on the smaller side go to quarantine. Tuples after the last sealed
+window are never quarantined this way: the source may have been silent.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _REASON = "malformed: arrival is far from all others"
 
 @dataclass(frozen=True)
 class ArrivalGap:
-    """Tuples that too many empty windows separate from the others.
+    """Tuples that are separated from the others by too many empty windows.
 
     Attributes:
-        empty: how many windows the longest gap has; 0 where all these tuples are older than the
+        empty: length of the longest gap in windows; 0 if all these tuples are older than the
             recording, so that they seal nothing.
-        apart: ranges that hold the tuples on the smaller side, and no others.
+        apart: ranges that contain exactly the tuples on the smaller side.
         main_first: first window of the larger side.
-        after_sealed: whether the gap comes after the last sealed window.
+        after_sealed: whether the gap follows the last sealed window.
     """
 
     empty: int
@@ -49,12 +49,12 @@ class ArrivalGap:
 
     @property
     def column(self) -> Column:
-        """The condition that a tuple is one of them."""
+        """Condition that is true for the tuples on the smaller side."""
         inside = [f"window_id between {part.first} and {part.last}" for part in self.apart]
         return F.expr(" or ".join(inside))
 
     def as_malformed(self, tuples: DataFrame) -> DataFrame:
-        """Returns tuples of which those on the smaller side are malformed."""
+        """Returns the tuples, with those on the smaller side marked as malformed."""
         events = names_of(recorded_schema(tuples.schema).fields[3:])
         far = self.column
         return tuples.withColumns(
@@ -72,13 +72,14 @@ def find_gap(
     last: int | None,
     windows_max: int,
 ) -> ArrivalGap | None:
-    """Returns the tuples that more empty windows than allowed separate from the others, if any.
+    """Returns the tuples that more empty windows than allowed separate from the others; None if no
+    gap is too long.
 
     Args:
-        arrivals: tuples of each window; those of the future wait, and are left alone.
+        arrivals: tuples of each window; those of the future stay open and are ignored.
         sealed: windows that are sealed.
-        last: the window up to which would be sealed now.
-        windows_max: empty windows in a row that are allowed.
+        last: last window that would be sealed now.
+        windows_max: allowed number of consecutive empty windows.
     """
     there = arrivals.present > 0
     ids = arrivals.windows[there]
@@ -89,7 +90,7 @@ def find_gap(
         is_new = ids > sealed.last
         ids = np.append(sealed.last, ids[is_new])
         counts = np.append(0, counts[is_new])
-    # A gap counts as far as it would be sealed: what is open may still be filled.
+    # Only the part of a gap that would be sealed counts: open windows may still be filled.
     ends = ids[1:] if last is None else np.minimum(ids[1:], last + 1)
     empty = ends - ids[:-1] - 1
     begins = np.flatnonzero(empty > windows_max) + 1 if last is not None else np.array([], int)
@@ -97,7 +98,7 @@ def find_gap(
     sizes = np.add.reduceat(counts, np.append(0, begins)) if len(counts) else [0]
     main = 0 if sealed is not None else int(np.argmax(sizes))
     parts += [ids[ids < sides[main][:1]], ids[ids > sides[main][-1:]]]
-    # Two or three ranges, however many gaps there are: whatever is not on the larger side.
+    # However many gaps exist, two or three ranges cover everything that is not on the larger side.
     apart = tuple(WindowRange(int(part[0]), int(part[-1])) for part in parts if len(part))
     if not apart:
         return None
@@ -118,7 +119,7 @@ def refused(
     files: Sequence[SourceFile],
     may_be_quarantined: bool,
 ) -> InputError:
-    """Returns the error for a gap: the rows on its smaller side, and the settings that help.
+    """Returns the error for a gap, with rows of its smaller side and the settings that help.
 
     Args:
         name, stream: the stream and its settings.

@@ -1,5 +1,5 @@
-"""The event columns that a stream will have, as its settings and its source tell before it is
-recorded; no JVM.
+"""Predicts the event columns of a stream from its settings and its source, before it is recorded.
+Starts no JVM.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rewindow.settings.config import Config, StreamConfig
 from rewindow.storage.fields import fields_without, plain_type, retyped
 
 UNKNOWN = pa.null()
-"""The type of a column that only the recording can tell, such as that of an expression."""
+"""Type of a column that is known only after the recording, such as that of an expression."""
 _COLUMN = re.compile(
     r"\s*(?:`([^`]+)`|(\w+))\s*:?\s*(\w+)\s*(\(\s*\d+\s*(?:,\s*\d+\s*)?\))?\s*(?:NOT\s+NULL\s*)?",
     re.IGNORECASE,
@@ -22,11 +22,11 @@ _COLUMN = re.compile(
 
 
 def expected_columns(config: Config, name: str) -> pa.Schema | None:
-    """Returns the event columns of a stream of the settings, `UNKNOWN` where the type cannot be
-    told.
+    """Returns the predicted event columns of a stream in the settings. A column has the type
+    `UNKNOWN` if its type cannot be predicted.
 
-    None where nothing can be told: the source is not there yet, say, or `columns` has more than
-    plain types.
+    None if nothing can be predicted, for example because the source does not exist yet or `columns`
+    contains types that are not plain.
     """
     stream = config.stream(name)
     declared = _declared(stream.columns)
@@ -50,19 +50,19 @@ def expected_columns(config: Config, name: str) -> pa.Schema | None:
 
 
 def _replaced(stream: StreamConfig) -> set[str]:
-    """Returns the columns of the source that are none of the stream's: the arrival, and those that
-    are computed.
+    """Returns the columns of the source that the stream replaces: the arrival and the computed
+    columns.
     """
     return {"arrived_at", *stream.select}
 
 
 def _recorded_type(kind: pa.DataType) -> pa.DataType:
-    """Returns how a type is recorded: every timestamp is an instant."""
+    """Returns the type under which a column is recorded: timestamps become instants."""
     return pa.timestamp("us", "UTC") if pa.types.is_timestamp(kind) else kind
 
 
 def _declared(columns: str | None) -> pa.Schema | None:
-    """Returns declared columns of plain types; None without any, or where one is not plain.
+    """Returns declared columns of plain types; None if none are declared or one is not plain.
 
     >>> _declared("k STRING, n DECIMAL(10, 2), `a b` int").names
     ['k', 'n', 'a b']

@@ -1,5 +1,5 @@
-"""Values of a source as the types that a stream declares: one table for texts of CSV and JSON, and
-for typed columns.
+"""Converts values of a source to the types that a stream declares. One table applies to texts in
+CSV and JSON, the other to typed columns.
 
 | declared | a text is a value if it is |
 |---|---|
@@ -16,8 +16,8 @@ for typed columns.
 | TIMESTAMP | it is a date or a local time; numbers lack a unit and cause an error |
 | others | it is equal when it is cast back |
 
-Null stays null, and any other value is malformed. Spark's own casts take "10:15:30" for a time
-of today, "202401" for a year and "12d" for a number, and round decimals.
+Null stays null, and any other value is malformed. Spark's casts are not strict enough: they accept
+"10:15:30" as a time today, "202401" as a year and "12d" as a number, and round decimals.
 """
 
 from __future__ import annotations
@@ -42,7 +42,13 @@ _SHAPES: dict[type[T.DataType], str] = {
     T.TimestampNTZType: rf"{_DAY}([ T][\d:.]*)?\s*$",
     T.DateType: rf"{_DAY}([ T]00(:00(:00(\.0*)?)?)?)?\s*$",
 }
-"""Patterns that the texts of each type of time match, in addition to Spark's own checks."""
+"""A value converted to its declared type.
+
+Attributes:
+    value: of that type; null if the conversion failed.
+    is_wrong: whether the source has a value that cannot have the type.
+    notes: counts of values that were changed or chosen, except those in lists and maps.
+"""
 _TOO_FINE = r"\.\d{6}\d*[1-9]"
 _WITH_SUFFIX = r"(?i)(\d\.?[df]|x.*)\s*$"
 
@@ -63,8 +69,8 @@ class TypedValue:
 
 
 def parsed_type(kind: T.DataType) -> T.DataType:
-    """Returns a declared type as JSON is parsed: times stay texts, and decimals keep more digits,
-    so that this table decides on them and not the parser.
+    """Returns the type under which JSON is parsed. Times stay texts and decimals keep more digits,
+    so that the tables of this module decide about them and not the parser.
     """
     if isinstance(kind, T.DecimalType):
         return _finest(kind)
@@ -81,8 +87,8 @@ def parsed_type(kind: T.DataType) -> T.DataType:
 
 
 def zoned_type(kind: T.DataType) -> T.DataType:
-    """Returns the type under which a column is recorded: its local times, also within lists, become
-    instants.
+    """Returns the type under which a column is recorded. Local times, including those within lists,
+    become instants.
     """
     text = T.StructType().add("it", kind).json().replace('ype":"timestamp_ntz"', 'ype":"timestamp"')
     return T.StructType.fromJson(json.loads(text))["it"].dataType
@@ -94,10 +100,10 @@ def typed_value(
     declared: T.DataType,
     zone: str,
 ) -> TypedValue:
-    """Returns a value of one type as another one, see the tables.
+    """Returns a value converted to another type, according to the tables of this module.
 
     Raises:
-        InputError: no value of the one type is one of the other.
+        InputError: no value of the first type can have the second one.
     """
     if given == declared:
         return TypedValue(value)
@@ -141,7 +147,7 @@ def _typed_text(
     if type(declared) in _SHAPES:
         is_value &= text.rlike(_SHAPES[type(declared)])
     if isinstance(declared, T.TimestampType):
-        # The 27th character is the seventh digit of the fraction, or none.
+        # The 27th character is the seventh digit of the fraction, if it has one.
         is_fine = F.substring(text, 27, 1).between("0", "9") & text.rlike(_TOO_FINE)
         local = notes_on_local(zone, text.try_cast("timestamp_ntz"), value, text)
         notes = {CUT: one_if(is_fine), **local}
@@ -157,7 +163,9 @@ def _typed_text(
 
 
 def _finest(kind: T.DecimalType) -> T.DecimalType:
-    """Returns the decimal type with the same digits before the point, and the most after it."""
+    """Returns the decimal type with the same number of digits before the point, and as many as
+    possible after it.
+    """
     return T.DecimalType(38, 38 - (kind.precision - kind.scale))
 
 
@@ -167,7 +175,9 @@ def _typed_struct(
     declared: T.StructType,
     zone: str,
 ) -> TypedValue:
-    """Returns a structure field by field: a cast of Spark takes them by their position."""
+    """Returns a structure converted field by field, because Spark's cast matches fields by
+    position.
+    """
     parts = []
     is_wrong = F.lit(False)
     notes: Notes = {}

@@ -1,5 +1,5 @@
-"""What Spark says of a stream's columns and expressions, in our words: the setting, what is wrong,
-what there is.
+"""Turns Spark's errors about a stream's columns and expressions into errors that name the setting,
+the problem and the available names.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ _OTHER_NAMES = {
     "INT64": "BIGINT",
     "FLOAT64": "DOUBLE",
 }
-"""Types as other systems name them."""
+"""Names of types in other systems, with the Spark type to use instead."""
 _TAG = re.compile(r"^\[[A-Z_.]+\] ")
 _STATE = re.compile(r"\.? *SQLSTATE: .*$", re.DOTALL)
 _PLAIN = re.compile(r"\w+", re.ASCII)
 
 
 def plain_words(error: PySparkException) -> str:
-    """Returns what Spark says in one line, without its error class and state."""
+    """Returns Spark's message in one line, without its error class and SQL state."""
     lines = filter(None, map(str.strip, str(error).splitlines()))
     line = next(lines, type(error).__name__)
     return f"{_STATE.sub('', _TAG.sub('', line))}."
@@ -86,13 +86,13 @@ def expression_error(
     rows: DataFrame,
     columns: Sequence[str],
 ) -> InputError | None:
-    """Returns the error for the first expression of a stream's settings that Spark refuses by
-    itself; None if none.
+    """Returns an error for the first expression of a stream's settings that Spark rejects; None if
+    Spark accepts all.
 
     Args:
         name, stream: the stream and its settings.
         rows: the source's rows, typed.
-        columns: its columns, as a person knows them.
+        columns: its columns, under the names that a user knows.
     """
     for setting, expression in [("arrived_at", stream.arrived_at), *_selected(stream)]:
         try:
@@ -106,8 +106,8 @@ def expression_error(
 
 
 def event_at_hint(event_at: str, events: Mapping[str, T.DataType]) -> str:
-    """Returns how to make a TIMESTAMP column of what `event_at` says; empty where that is a name
-    that is not there.
+    """Returns a hint how to make a TIMESTAMP column of the value of `event_at`; empty if that is
+    the name of a missing column.
     """
     kind = events.get(event_at)
     name = "event_time"
@@ -128,8 +128,8 @@ def event_at_hint(event_at: str, events: Mapping[str, T.DataType]) -> str:
 
 
 def _as_timestamp(column: str, kind: T.DataType) -> tuple[str, str]:
-    """Returns SQL that makes a TIMESTAMP of a column, and what to write where the column means
-    something else.
+    """Returns SQL that converts a column to TIMESTAMP, and a text about the case that the column
+    has another unit or format.
     """
     if isinstance(kind, T.StringType):
         return (
@@ -210,7 +210,7 @@ def _unknown_type(error: PySparkException) -> tuple[str, str]:
 
 
 def _syntax(error: PySparkException) -> str:
-    """Returns where a text stops being SQL, empty where it does not."""
+    """Returns the position of a syntax error in an expression; empty for other errors."""
     given = error.getMessageParameters() or {}
     if error.getCondition() == "PARSE_EMPTY_STATEMENT":
         return "It is empty."

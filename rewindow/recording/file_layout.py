@@ -1,11 +1,12 @@
-"""Where each tuple of a recording goes: its file and its offset, known from numbers before a row is
-moved.
+"""Computes the file and the offset of each recorded tuple from counts, before any row is moved.
 
-An offset counts from 0 in its window, by arrival and position in the source (X51). Since files hold
-whole windows in order, a tuple's offset is its row number in its file less that of its window's
-first tuple: it is given while the sorted rows are written, where a window function would go over
-them once more. The numbers of tuples also say how the windows are cut into files of equal size,
-which range partitioning would learn from a sample, by reading the source.
+An offset counts from 0 in its window, in order of arrival and position in the source. A file
+contains whole windows in order. So a tuple's offset is its row number in the file minus the row
+number of its window's first tuple, and it can be assigned while the sorted rows are written. A
+window function would need another pass over them. The counts also determine how windows are divided
+into files of equal size. Range partitioning would read the source an additional time to sample it.
+
+Rules: X51
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from rewindow.windows import WindowRange
 _TUPLES_PER_FILE = 250_000
 _FILES_MAX = 4_000
 _SENT_MAX = 2_000_000
-"""Windows with tuples whose places are sent to every executor, 40 bytes each; where there are more,
-rows are numbered by a window function."""
+"""Largest number of windows with tuples for which their positions are sent to every executor, 40
+bytes each. With more windows, a window function numbers the rows.
+"""
 _IN_PARTITION = (1 << 33) - 1
-"""The bits of `monotonically_increasing_id` that count the rows of a Spark partition."""
+"""Bits of `monotonically_increasing_id` that count the rows of a Spark partition."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,9 @@ class FileLayout:
     """The windows of a recording that have tuples, in order.
 
     Attributes:
-        windows: ids.
-        counts: tuples of each.
-        files: how many files they are written to.
+        windows: window ids.
+        counts: number of tuples in each.
+        files: number of files to write.
     """
 
     windows: np.ndarray
@@ -49,7 +51,7 @@ class FileLayout:
 
     @classmethod
     def of(cls, arrivals: ArrivalCounts, windows: WindowRange) -> FileLayout:
-        """Returns the places of the windows of a range."""
+        """Returns the layout for the windows of a range."""
         inside = arrivals.inside(windows)
         counts = arrivals.tuples[inside]
         files = min(max(2, -(-int(counts.sum()) // _TUPLES_PER_FILE)), _FILES_MAX)
@@ -57,12 +59,12 @@ class FileLayout:
 
     @property
     def tuples(self) -> int:
-        """All tuples."""
+        """Number of all tuples."""
         return int(self.counts.sum())
 
     def put(self, spark: SparkSession, good: DataFrame) -> DataFrame:
-        """Returns the tuples of these windows with their offsets, a Spark partition a file, each in
-        order.
+        """Returns the tuples of these windows with their offsets, ordered, one Spark partition per
+        file.
         """
         order = ["arrived_at", *POSITION]
         if len(self.windows) > _SENT_MAX:
@@ -76,8 +78,8 @@ class FileLayout:
             number = F.row_number().over(Window.partitionBy("window_id").orderBy(*order)) - 1
             return placed.withColumn("offset", number.cast("bigint"))
         # Each file gets consecutive windows with about the same number of tuples. Spark numbers the
-        # rows of a partition for free. That number minus the row where the window starts in its
-        # file is the offset, so no window function has to sort the tuples once more.
+        # rows of a partition for free. The offset is that number minus the row where the window
+        # starts in its file, so no window function has to sort the tuples again.
         begins = np.cumsum(self.counts) - self.counts
         file = begins * self.files // self.tuples
         first_of_file = begins[np.searchsorted(file, file)]
@@ -97,15 +99,15 @@ class FileLayout:
         return placed.withColumn("offset", number - F.col("__begin"))
 
     def check(self, stream: str, written: DataFrame) -> pa.Table:
-        """Returns the digests of what was written, from one pass, once its offsets are seen to be 0
-        to n - 1.
+        """Returns the digests of the written tuples after checking, in the same pass, that their
+        offsets are 0 to n - 1.
 
         Raises:
-            ResourceError: the windows do not hold what was counted, so the source has changed
-                between two readings.
+            ResourceError: the windows do not contain the counted number of tuples, so the source
+                has changed between two reads.
         """
-        # The sum also finds an offset that occurs twice between a right first and a right last one.
-        # To count distinct offsets would take a shuffle of all tuples.
+        # The sum also detects an offset that occurs twice between a correct first and a correct
+        # last one. Counting distinct offsets would shuffle all tuples.
         offsets = [
             F.min("offset").alias("first"),
             F.max("offset").alias("last"),

@@ -1,4 +1,4 @@
-"""The streams that are there: what each holds, the rows of a window, and their deletion. Starts no
+"""Lists recorded and published streams, reads the rows of a window, and deletes streams. Starts no
 JVM.
 """
 
@@ -37,16 +37,16 @@ _BESIDE = ("windows", "files", "checkpoints")
 
 @dataclass(frozen=True)
 class StreamEntry:
-    """What a stream holds.
+    """Summary of a stream.
 
     Attributes:
-        is_published: whether it is an application's output; else it was recorded.
-        sealed: range from the first sealed window to the last one, None without any.
-        windows, empty, missing: windows sealed, without a tuple among them, and not sealed inside
-            the range.
-        tuples, bytes: what is recorded.
+        is_published: whether it is an application's output; otherwise it was recorded.
+        sealed: range from the first sealed window to the last one; None if none is sealed.
+        windows, empty, missing: number of sealed windows, of those without a tuple, and of those
+            inside the range that are not sealed.
+        tuples, bytes: recorded amounts.
         end: last window of a stream that has ended.
-        late: its tuples in quarantine that came after their windows were sealed.
+        late: number of its tuples in quarantine that arrived after their windows were sealed.
     """
 
     name: str
@@ -71,7 +71,10 @@ class StreamEntry:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns it as plain values; window ids are numbers (W14)."""
+        """Returns the entry as plain values; window ids are numbers.
+
+        Rules: W14
+        """
         first, last = (self.sealed.first, self.sealed.last) if self.sealed else (None, None)
         return {
             "stream": self.name,
@@ -101,10 +104,10 @@ def list_streams(config: Config) -> list[StreamEntry]:
 
 
 def find_stream(config: Config, name: str) -> StreamEntry:
-    """Returns what a stream holds.
+    """Returns the summary of a stream.
 
     Raises:
-        InputError: there is no such stream.
+        InputError: the stream does not exist.
         TableError: one of its tables cannot be read.
     """
     if not any(path.exists() for path in tables_of(config, name)):
@@ -119,7 +122,7 @@ def find_stream(config: Config, name: str) -> StreamEntry:
 def _entry(config: Config, name: str, late: int) -> StreamEntry:
     data = Table.open(config.stream_table(name))
     seals = Table.open(config.windows_table(name))
-    # Only the seals are read. They count the tuples of each window, so the tuples need not be.
+    # Only the seals are read: they have the number of tuples of each window.
     sql = """select min(window_id) as first, max(window_id) as last, count(window_id) as windows,
              count(case when tuples = 0 then 1 end) as empty, coalesce(sum(tuples), 0) as tuples
                  from w"""
@@ -157,11 +160,11 @@ def late_windows(
     name: str,
     reason: str = LATE,
 ) -> tuple[list[tuple[WindowRange, int]], int | None]:
-    """Returns the sealed windows with tuples in quarantine for a reason, their numbers, and the
-    stream's end.
+    """Returns ranges of sealed windows that have tuples in quarantine for a reason, with the number
+    of these tuples, and the end of the stream.
 
     Raises:
-        InputError: there is no such stream.
+        InputError: the stream does not exist.
     """
     entry = find_stream(config, name)
     if entry.sealed is None or not Table.exists(config.quarantine_table):
@@ -177,10 +180,10 @@ def late_windows(
 
 
 def check_unchanged(config: Config, name: str) -> None:
-    """Refuses to add late tuples to a stream of which windows were changed in its source.
+    """Checks that no window of a stream was changed in its source, before late tuples are added.
 
     Raises:
-        InputError: names the windows.
+        InputError: names the changed windows.
     """
     changed, _ = late_windows(config, name, CHANGED)
     if changed:
@@ -196,7 +199,7 @@ def check_unchanged(config: Config, name: str) -> None:
 
 
 def columns_of(config: Config, name: str) -> list[tuple[str, str]]:
-    """Returns names and types of a stream's columns, as Delta knows them."""
+    """Returns names and types of a stream's columns, as stored by Delta."""
     return [(field.name, str(field.type)) for field in Table.open(config.stream_table(name)).schema]
 
 
@@ -209,13 +212,14 @@ def rows_of(config: Config, name: str, window: str, limit: int) -> tuple[int, bo
     """Returns a window's id, whether it is sealed, and its tuples in order.
 
     Args:
-        config: settings in force.
+        config: current settings.
         name: the stream.
-        window: the window's id, or a time inside of it.
-        limit: how many tuples at most.
+        window: the window's id, or a time inside it.
+        limit: maximum number of tuples.
 
     Raises:
-        RangeError: the stream begins after the window, or ends or has been recorded only before it.
+        RangeError: the stream starts after the window, has ended before it, or is recorded only up
+            to an earlier window.
     """
     entry = find_stream(config, name)
     number = int(window) if window.lstrip("-").isdigit() else entry.grid.window(parse_time(window))
@@ -237,9 +241,7 @@ def rows_of(config: Config, name: str, window: str, limit: int) -> tuple[int, bo
 
 
 def _outside(entry: StreamEntry, window: int) -> RangeError:
-    """Returns the error for a window of which a stream has nothing, before its first or after its
-    last one.
-    """
+    """Returns the error for a window before a stream's first or after its last one."""
     if entry.sealed is None:
         return RangeError(
             f'stream "{entry.name}" has no window {window}: nothing of it is sealed',
@@ -266,7 +268,7 @@ def tables_of(config: Config, name: str) -> list[Location]:
     """Returns the folders of a stream's tables.
 
     Raises:
-        InputError: the name is that of a table beside streams, not of a stream.
+        InputError: the name belongs to an internal table, not to a stream.
     """
     beside = name.rpartition(".")[0] and name.rpartition(".")[2] in _BESIDE
     if beside or config.stream_table(name) == config.quarantine_table:
@@ -279,18 +281,19 @@ def tables_of(config: Config, name: str) -> list[Location]:
 
 
 def delete_stream(config: Config, name: str, *, force: bool = False) -> list[Dependent]:
-    """Deletes a stream's tables and its rows in quarantine, and returns who needed it.
+    """Deletes a stream's tables and its rows in quarantine, and returns the dependents that needed
+    it.
 
-    A deletion that died is completed by the next one.
+    The next deletion completes one that died.
 
     Args:
-        config: settings in force.
+        config: current settings.
         name: the stream.
-        force: delete it although somebody needs it.
+        force: delete it even if a replay needs it.
 
     Raises:
-        InputError: there is no such stream.
-        OverlapError: somebody needs it, or it is being recorded; nothing was deleted.
+        InputError: the stream does not exist.
+        OverlapError: a replay needs the stream, or it is being recorded; nothing was deleted.
     """
     from rewindow.recording.stream import recording_lock
 
@@ -305,20 +308,20 @@ def delete_stream(config: Config, name: str, *, force: bool = False) -> list[Dep
 
 
 def check_unneeded(config: Config, name: str) -> None:
-    """Refuses to give up what is recorded of a stream while somebody needs it.
+    """Checks that no replay needs a stream, before its recorded tuples are removed.
 
     Raises:
-        OverlapError: names who needs it.
+        OverlapError: names the replays that need it.
     """
     if needed := dependents(Ledger.open(config.ledger_url), name):
         raise still_needed(name, needed, what="started over")
 
 
 def remove_stream(config: Config, name: str) -> None:
-    """Removes a stream's tables, and its rows in quarantine; whoever calls holds the stream's lock.
+    """Removes a stream's tables and its rows in quarantine. The caller must have the stream's lock.
 
-    The tables move aside one by one, the tuples first, and go when all have moved. So a removal
-    that died is known by what it has moved, and `finish_removal` completes it.
+    The tables are moved aside one by one, the tuples first, and deleted after all have moved. So
+    `finish_removal` recognizes a removal that died by the moved tables, and completes it.
     """
     drafts = _drafts(config, name)
     for number, (path, draft) in enumerate(
@@ -338,8 +341,8 @@ def remove_stream(config: Config, name: str) -> None:
 
 
 def finish_removal(config: Config, name: str) -> None:
-    """Completes a removal that died. Where the tuples are there again, somebody has put them back:
-    they stay.
+    """Completes a removal that died. If the tuples exist again, a user has restored them, and they
+    stay.
     """
     drafts = [draft for draft in _drafts(config, name) if draft.exists()]
     if drafts and not config.stream_table(name).exists():
@@ -353,13 +356,13 @@ def _drafts(config: Config, name: str) -> list[Location]:
 
 
 class QuarantinedRow(TypedDict):
-    """A row of a source that became no tuple.
+    """A row of a source that did not become a tuple.
 
     Keys:
-        window_id: of a late one.
+        window_id: window of a late tuple; None for other rows.
         reason: the same text for all rows that are wrong in the same way.
         problem: the reason with the value of this row.
-        position: file and row.
+        position: file and row number.
         payload: its content as text.
     """
 
@@ -371,13 +374,15 @@ class QuarantinedRow(TypedDict):
 
 
 def quarantined(config: Config, name: str, limit: int) -> list[QuarantinedRow]:
-    """Returns rows of a stream in quarantine, by reason, in the order of their files."""
-    # PySpark takes long to import, and most commands of this module do without it.
+    """Returns rows of a stream in quarantine, sorted by reason, then in the order of their
+    files.
+    """
+    # PySpark is slow to import, and most commands that use this module do not need it.
     from rewindow.recording.malformed import problem_of
 
     if not Table.exists(config.quarantine_table):
         return []
-    # A position is a file and the number of a row in it, such as "day.csv:12".
+    # A position is a file and a row number in it, such as "day.csv:12".
     sql = f"""select window_id, reason, position, payload from q where {_of_stream(name)}
               order by reason, regexp_replace(position, ':[0-9]+$', ''),
                   try_cast(regexp_replace(position, '^.*:', '') as bigint), window_id
@@ -389,7 +394,7 @@ def quarantined(config: Config, name: str, limit: int) -> list[QuarantinedRow]:
 
 
 def quarantine_counts(config: Config, name: str) -> dict[str, int]:
-    """Returns how many rows of a stream are in quarantine, by reason, the most frequent first."""
+    """Returns the number of a stream's rows in quarantine by reason, the most frequent first."""
     if not Table.exists(config.quarantine_table):
         return {}
     sql = f"""select reason, count(*) as n from q where {_of_stream(name)}
@@ -403,8 +408,8 @@ def _of_stream(name: str) -> str:
 
 
 def still_needed(name: str, needed: Sequence[Dependent], what: str = "deleted") -> OverlapError:
-    """Returns the error for a stream that is not deleted, or started over, because somebody needs
-    it; lists them.
+    """Returns the error for a stream that replays still need, which prevents its deletion or
+    restart; it lists the replays.
     """
     force = (
         f", or delete it all the same: rewindow streams delete {name} --force"

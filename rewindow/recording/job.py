@@ -1,4 +1,4 @@
-"""The jobs of this room: what `spark-submit jobs/record.py` and `jobs/upgrade.py` do."""
+"""The Spark jobs of recording: `jobs/record.py` and `jobs/upgrade.py` call these functions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rewindow.spark.session import spark_session
 
 
 def record_job(stream: str, **options: Any) -> dict[str, Any]:
-    """Records a stream and returns its counts for the outcome file; progress goes to standard
+    """Records a stream and returns its counts for the outcome file. Progress is written to standard
     output.
 
     Args:
         stream: its name.
-        options: as `record` takes them: sealed_to, end, seal_again, reopen, replace,
+        options: keyword arguments of `record`: sealed_to, end, seal_again, reopen, replace,
             start_over.
     """
     config = Config.load()
@@ -33,7 +33,7 @@ def record_job(stream: str, **options: Any) -> dict[str, Any]:
 
 
 def upgrade_job(names: Sequence[str]) -> dict[str, Any]:
-    """Repairs streams and returns what the outcome file says of each.
+    """Repairs streams and returns the entries for the outcome file.
 
     Raises:
         RewindowError: see upgrade_stream.

@@ -1,9 +1,11 @@
-"""Tuples of sealed windows: already recorded, late, or of a window that was changed in the source.
+"""Classifies tuples of sealed windows: already recorded, late, or in a window that was changed in
+the source.
 
-A window is compared as a whole, by digest. Only where that differs are its tuples compared one by
-one, as multisets: of n equal tuples in the source and m in the recording, the n - m with the last
-positions are new. A window that only has new tuples has late ones. One that also lacks recorded
-tuples was changed: to add the new ones would leave both versions of a row in it.
+Windows are compared as a whole, by digest. Only if the digests differ are the tuples compared one
+by one, as multisets: of n equal tuples in the source and m in the recording, the n - m with the
+last positions are new. New tuples are late if the window still has all recorded ones. If recorded
+tuples are missing from it, the window was changed: adding the new tuples would keep both versions
+of a row.
 """
 
 from __future__ import annotations
@@ -36,12 +38,12 @@ _SHOWN = 5
 
 
 class Differences(NamedTuple):
-    """The sealed windows in which a source and the recording differ, ascending.
+    """Sealed windows in which a source and the recording differ, ascending.
 
     Attributes:
         windows: their ids.
-        gone: how many recorded tuples of each the source lacks.
-        new: how many tuples of the source the recording lacks.
+        gone: per window, number of recorded tuples that are missing from the source.
+        new: per window, number of source tuples that are missing from the recording.
     """
 
     windows: npt.NDArray[np.int64]
@@ -50,25 +52,25 @@ class Differences(NamedTuple):
 
     @property
     def late(self) -> Differences:
-        """Windows to which tuples were only added."""
+        """Windows that only gained tuples."""
         return self.where(self.gone == 0)
 
     @property
     def short(self) -> Differences:
-        """Windows from which tuples are only gone."""
+        """Windows that only lost tuples."""
         return self.where(self.new == 0)
 
     @property
     def changed(self) -> Differences:
-        """Windows from which tuples are gone and to which others were added."""
+        """Windows that lost tuples and gained others."""
         return self.where((self.gone > 0) & (self.new > 0))
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Differences:
-        """Returns the chosen windows."""
+        """Returns the windows selected by a mask."""
         return Differences(self.windows[chosen], self.gone[chosen], self.new[chosen])
 
     def counts(self, limit: int) -> list[dict[str, int]]:
-        """Returns window, gone and new of the first windows."""
+        """Returns window, gone and new of the first `limit` windows."""
         columns = {"window": self.windows, "gone": self.gone, "new": self.new}
         return list(pa.table(columns).slice(0, limit).to_pylist())
 
@@ -83,15 +85,15 @@ def compare(
 
     Args:
         spark: the session.
-        sealed: all tuples that the source has in `windows` and before them, with the recorded
-            stream's event columns.
+        sealed: all tuples of the source in `windows` and before them, with the recorded stream's
+            event columns.
         tables: the stream.
         windows: sealed windows.
     """
     stored = read_seals(tables.windows, windows)
     found = _digests(sealed, stored, tables.columns)
     # A stream without float columns has no float digest, so null equals null there. The exact
-    # digest is null only for a window that must not equal its seal.
+    # digest is null only for a window that must not match its seal.
     place = pc.index_in(found["window_id"].combine_chunks(), stored["window_id"].combine_chunks())
     same = pc.and_(
         pc.equal(found["digest"], stored["digest"].take(place)),
@@ -109,7 +111,7 @@ def compare(
 
 
 def warnings(stream: str, found: Differences) -> list[str]:
-    """Returns what a person should know of short and changed windows."""
+    """Returns warnings about short and changed windows."""
     command = f"rewindow record {stream} --reopen --replace"
     warned = []
     short = found.short
@@ -129,12 +131,14 @@ def warnings(stream: str, found: Differences) -> list[str]:
 
 
 def check_whole(stream: str, found: Differences, gone: Sequence[str]) -> None:
-    """Refuses to replace windows whose tuples may be in files that the source no longer has.
+    """Checks that the tuples of windows to replace cannot be in files that the source no longer
+    has.
 
     Raises:
-        InputError: names these files.
+        InputError: names the missing files.
     """
-    # No file is noted with a tuple, so any of the missing ones may have held it.
+    # The recording does not note the file of each tuple, so any of the missing files may have
+    # contained it.
     windows = found.windows[found.gone > 0].tolist()
     if windows and gone:
         raise InputError(
@@ -149,8 +153,8 @@ def check_whole(stream: str, found: Differences, gone: Sequence[str]) -> None:
 def _digests(sealed: DataFrame, stored: pa.Table, now: str) -> pa.Table:
     """Returns digests of the source's windows, each over the columns that its seal names.
 
-    A window that has a value in a column which came later has no digest, so that it equals no
-    recorded one.
+    A window that has a value in a column that was added later gets no digest, so it differs from
+    the recorded one.
     """
     exclude = ("window_id", *POSITION)
     older = excluding(pc.unique(stored["columns"]).to_pylist(), {now})
@@ -192,8 +196,8 @@ def _count_tuples(
     tables: StreamTables,
     windows: npt.NDArray[np.int64],
 ) -> Differences:
-    """Returns windows with the tuples that only the source has, and those that only the recording
-    has.
+    """Returns, per window, the number of tuples that only the source has and of those that only the
+    recording has.
     """
     inside = F.broadcast(spark.createDataFrame(pa.table({"window_id": windows})))
     recorded = _recorded(spark, tables, WindowRange(int(windows[0]), int(windows[-1])))
@@ -210,7 +214,8 @@ def _count_tuples(
         F.sum(F.expr("greatest(-__n, 0)")).alias("gone"),
         F.sum(F.expr("greatest(__n, 0)")).alias("new"),
     )
-    # A window may differ by its digest alone, as where a column came that is null in all its rows.
+    # A window may differ only by its digest, for example after a column was added that is null in
+    # all its rows.
     columns = counts.where("gone + new > 0").sort("window_id").toArrow().columns
     return Differences(*map(np.asarray, columns))
 
@@ -221,7 +226,9 @@ def surplus(
     tables: StreamTables,
     differing: Sequence[int],
 ) -> DataFrame:
-    """Returns the tuples of differing windows that the recording lacks, with all their columns."""
+    """Returns the tuples of differing windows that are missing from the recording, with all their
+    columns.
+    """
     windows = spark.createDataFrame(pa.table({"window_id": pa.array(differing, pa.int64())}))
     recorded = _recorded(spark, tables, WindowRange(min(differing), max(differing)))
     keys = ["window_id", "__first", "__second"]

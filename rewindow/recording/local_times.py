@@ -1,8 +1,8 @@
-"""Local times that a zone does not have, or has twice: counted where Spark makes instants of times
-without a zone, so that a recording reports them and which instant was chosen.
+"""Counts local times that do not exist in a zone, or exist twice, where Spark converts times
+without a zone to instants. The recording reports these counts and which instant was chosen.
 
-Of two instants Spark chooses the first, and it reads a time that clocks skip by the offset before.
-UTC costs nothing.
+Spark chooses the first of two instants. It interprets a time that clocks skip with the offset
+before the change. In UTC nothing is counted, at no cost.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 from rewindow.recording.sources.arrow_types import ABSENT, CUT, LEFT_OUT, NOTES, TWICE
 
 Notes = Mapping[str, Column]
-"""By one of `NOTES`, how many values of a row were changed or chosen."""
+"""By name in `NOTES`, the number of values of a row that were changed or chosen."""
 _FIXED = ("UTC", "Etc/UTC", "Z")
 _PUT_BACK = (30, 60, 120, 180)
-"""Minutes by which zones put clocks back, but for odd ones before 1950."""
+"""Minutes by which zones move clocks back, except for unusual changes before 1950."""
 _ZONED = r"([+-]\d\d?(:?\d\d)?(:\d\d)?|[A-Za-z])\s*$"
 
 
@@ -28,17 +28,17 @@ def notes_on_local(
     instant: Column,
     text: Column | None = None,
 ) -> Notes:
-    """Returns whether a local time does not exist, and whether it exists twice, each as 0 or 1.
+    """Returns two notes about a local time, each 0 or 1: it does not exist, it exists twice.
 
     Args:
-        zone: in which it was read.
-        local: without a zone.
-        instant: what it has become.
-        text: from which both were read; one that names its zone is sure.
+        zone: the zone in which it was interpreted.
+        local: the value without a zone.
+        instant: the instant that it was converted to.
+        text: the text that both come from; a text with a zone is never ambiguous.
     """
     if zone in _FIXED:
         return {}
-    # Zones have no odd changes beyond these years, where a sum might overflow.
+    # Zones have no unusual changes outside these years, where a sum might overflow.
     is_local = instant.between(
         F.lit("1800-01-01 00:00:00Z").cast("timestamp"),
         F.lit("2200-01-01 00:00:00Z").cast("timestamp"),
@@ -63,7 +63,7 @@ def one_if(condition: Column) -> Column:
 
 
 def sum_notes(notes: Iterable[Notes]) -> dict[str, Column]:
-    """Returns the notes on several values as those on a row."""
+    """Returns the notes of several values, added up for a row."""
     found: dict[str, Column] = {}
     for each in notes:
         for name, count in each.items():
@@ -72,11 +72,11 @@ def sum_notes(notes: Iterable[Notes]) -> dict[str, Column]:
 
 
 def note_words(counts: Mapping[str, int], zone: str) -> list[str]:
-    """Returns what a recording reports of values that were changed or chosen.
+    """Returns the lines that a recording reports about values that were changed or chosen.
 
     Args:
-        counts: by one of `NOTES`, how many there are.
-        zone: of the stream.
+        counts: number of values, by name in `NOTES`.
+        zone: zone of the stream.
     """
     words = {
         CUT: "timestamps have digits beyond microseconds, which were cut off",

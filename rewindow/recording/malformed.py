@@ -1,5 +1,5 @@
-"""Too many malformed rows: a setting is wrong, not a row, so the recording stops before it seals
-anything.
+"""Stops a recording with too many malformed rows before it seals anything, because the cause is
+probably a wrong setting.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from rewindow.recording.tuples import PAYLOAD, REASON
 from rewindow.settings.config import StreamConfig
 
 MALFORMED_MIN = 10
-"""Fewer malformed rows than this never stop a recording: a share of a few rows says nothing."""
+"""Fewer malformed rows than this never stop a recording: a share of only a few rows is not
+meaningful.
+"""
 _REASONS = 5
 _SAMPLE_LENGTH = 100
 _COLUMN = re.compile(r"column (.+) is not ")
@@ -39,15 +41,15 @@ def refused(
     files: Sequence[SourceFile],
     path: Location,
 ) -> InputError:
-    """Returns the error for a source with too many malformed rows: reasons, samples, and where all
-    of them are.
+    """Returns the error for a source with too many malformed rows, with reasons, samples and the
+    table with all of them.
 
     Args:
         name, stream: the stream and its settings.
-        arrivals: how many rows there are.
+        arrivals: counts of the rows.
         bad: the malformed rows, with reason, payload and position.
         files: the parts of the source.
-        path: the table of quarantined tuples, which holds all of them.
+        path: the quarantine table, which contains all malformed rows.
     """
     share = arrivals.malformed / arrivals.rows
     return InputError(
@@ -64,8 +66,8 @@ def refused(
 
 
 def _reasons(bad: DataFrame, files: Sequence[SourceFile]) -> str:
-    """Returns the most frequent reasons, each on a line with its number, its first row and its last
-    one.
+    """Returns the most frequent reasons, one per line, each with its number of rows and its first
+    and last row.
     """
     row = F.struct(FILE, ROW, PAYLOAD)
     numbers = F.count(F.lit(1)).alias("rows"), F.min(row).alias("first"), F.max(row).alias("last")
@@ -99,8 +101,8 @@ def problem_of(reason: str, payload: str) -> str:
 
 
 def sample_of(reason: str, payload: str) -> str:
-    """Returns what a person has to see of a malformed row: the value of the column that the reason
-    names, else the row.
+    """Returns a sample of a malformed row for a message: the value of the column that the reason
+    names, otherwise the whole row.
 
     >>> sample_of("column at is not timestamp", '{"id": "7", "at": "noon"}')
     '"noon"'

@@ -1,5 +1,5 @@
-"""What a recording tells whoever watches it: each step when it begins, and that it goes on, once a
-second at most.
+"""Reports progress of a recording: each step when it starts, and then at most once a second while
+it runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PAUSE_S = 1.0
 
 @dataclass
 class RecordingProgress:
-    """Tells a listener where the recording of a stream is."""
+    """Sends progress events of a stream's recording to a listener."""
 
     stream: str
     listener: Listener
@@ -29,15 +29,15 @@ class RecordingProgress:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the recording began."""
+        """Seconds since the recording started."""
         return round(time.monotonic() - self.began, 3)
 
     @contextmanager
     def during(self, step: str, tuples: int = 0) -> Iterator[None]:
-        """Tells a step that Spark does, until it has ended.
+        """Reports a step that Spark runs, repeatedly until it has ended.
 
-        No share of it: Spark counts the tasks of a stage, and nobody knows how many stages a step
-        will have.
+        The events have no percentage: Spark counts the tasks of a stage, but the number of stages
+        of a step is unknown.
         """
         ended = threading.Event()
         thread = threading.Thread(target=self._follow, args=(step, tuples, ended), daemon=True)
@@ -54,7 +54,7 @@ class RecordingProgress:
             self.step(step, tuples)
 
     def step(self, step: str, tuples: int = 0) -> None:
-        """Tells a step, when it is new or was told a second ago."""
+        """Reports a step if it is new or was last reported at least a second ago."""
         now = time.monotonic()
         if now - self._told.get(step, -_PAUSE_S) >= _PAUSE_S:
             self._told[step] = now

@@ -1,8 +1,8 @@
-"""Tuples that could not be taken, each put aside once, however often its source is read.
+"""Stores tuples that could not be recorded, each once, no matter how often its source is read.
 
-A source of files is read as a whole every time: of n equal tuples for one window and reason, those
-beyond the number that is in quarantine already are new. A Delta source's files never change: there
-a tuple is known by its position.
+A source of files is read as a whole each time. Of n equal tuples for one window and reason, only
+those in excess of the number already in quarantine are new. The files of a Delta source never
+change, so there a tuple is identified by its position.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from rewindow.storage.delta import paths_of
 from rewindow.storage.streams import LATE, QUARANTINE_SCHEMA, create_quarantine
 
 REFUSED = "refused: "
-"""A row of a recording that stopped since too many were malformed; the next one takes them out
-again."""
+"""Prefix of the reason of rows from a recording that stopped because too many were malformed; the
+next recording removes them.
+"""
 _MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 
 
@@ -38,8 +39,8 @@ def malformed_rows(
     *,
     are_refused: bool = False,
 ) -> DataFrame:
-    """Returns malformed rows as rows for the quarantine, without a window; those of a refused
-    recording say so.
+    """Returns malformed rows as rows for the quarantine, without a window. The reason of rows from
+    a rejected recording has the prefix `REFUSED`.
     """
     reason = F.concat(F.lit(REFUSED if are_refused else ""), F.col(REASON))
     return _rows(
@@ -52,7 +53,7 @@ def malformed_rows(
 
 
 def release(path: Location, stream: str, reason: str) -> None:
-    """Removes a stream's rows with a reason, or a beginning of one, from the quarantine."""
+    """Removes a stream's rows whose reason starts with a text from the quarantine."""
     if not Table.exists(path):
         return
     name = stream.replace("'", "''")
@@ -68,8 +69,8 @@ def late_rows(
     events: Sequence[str],
     reason: str = LATE,
 ) -> DataFrame:
-    """Returns late tuples as rows for the quarantine, whose payload gives them back as they
-    were.
+    """Returns late tuples as rows for the quarantine. The payload has the whole tuple, so that it
+    can be restored.
     """
     return _rows(spark, late, files, F.lit(reason), tuple_text(events))
 
@@ -113,14 +114,14 @@ def quarantine(
 
     Args:
         spark: the session.
-        path: the quarantine table; created when it is not there.
+        path: the quarantine table; created if it does not exist.
         stream: the stream that they were meant for.
-        rows: `window_id, reason, position, payload`, all with a window or all without: a file never
-            has both, since the log's statistics then say of it what holds for all its rows.
-        by_position: whether a row is known by its position.
+        rows: `window_id, reason, position, payload`, either all with a window or all without. Then
+            no file has both, and the log's statistics of a file apply to all its rows.
+        by_position: whether a row is identified by its position.
 
     Raises:
-        OverlapError: another recording of the stream came between.
+        OverlapError: another recording of the stream has committed in the meantime.
     """
     table = create_quarantine(path)
     new = _not_there(spark, table, stream, rows, by_position=by_position)
@@ -155,7 +156,7 @@ def quarantine(
 
 
 def holds(spark: SparkSession, path: Location, stream: str, rows: DataFrame) -> bool:
-    """Returns whether all of some rows for the quarantine are in it."""
+    """Returns whether all of some rows are already in quarantine."""
     if not Table.exists(path):
         return False
     new = _not_there(spark, Table.open(path), stream, rows, by_position=False)
@@ -171,7 +172,7 @@ def _not_there(
     by_position: bool,
 ) -> DataFrame:
     # Equal rows are counted, not compared one to one: a source may have the same malformed row
-    # several times, and each copy has to be in quarantine once.
+    # several times, and each copy must be in quarantine once.
     known = _quarantined(spark, table).where(F.col("source") == stream)
     keys = ["window_id", "reason", "payload", *(["position"] if by_position else [])]
     there = known.groupBy(keys).agg(F.count(F.lit(1)).alias("__there"))

@@ -1,8 +1,8 @@
-"""`record`: what is new in a stream's source, window by window, into the recorded stream.
+"""Records what is new in a stream's source into the recorded stream, window by window.
 
-A run over the same source changes nothing. One that dies at any point leaves a stream that the next
-run completes: tuples without a sealed window are sealed first, what is not recorded is recorded,
-what is not in quarantine is put there.
+A run over an unchanged source changes nothing. If a run dies at any point, the next one completes
+its work: it first seals tuples without a sealed window, then records and quarantines what is still
+missing.
 """
 
 from __future__ import annotations
@@ -88,37 +88,39 @@ def record(  # noqa: PLR0913 - each is an option of the verb
     replace: bool = False,
     start_over: bool = False,
 ) -> RecordResult:
-    """Records what is new in a stream's source and seals its windows; returns the counts.
+    """Records what is new in a stream's source, seals its windows, and returns the counts.
 
-    The window of the newest tuple stays open, since more may arrive in it: what comes after a seal
-    is late.
+    The window of the newest tuple stays open, since more tuples may arrive in it. A tuple that
+    arrives after its window's seal is late.
 
     Args:
-        spark: a session; it is left as it was.
-        config: settings in force.
+        spark: a session, whose settings are restored at the end.
+        config: current settings.
         name: the stream.
-        listener: is told of each step; nobody by default.
-        sealed_to: windows that end at or before this time are sealed; by default the stream's own
-            setting, else the arrival of the newest tuple less the stream's `seal_after`.
-        end: nothing will come any more, so the window of the newest tuple is sealed too, and the
-            stream gets its end row: every later window is sealed and empty (X21).
-        seal_again: the table of seals is lost; it is made anew from the tuples that are there.
-        reopen: late tuples are taken from the quarantine into their windows, which get a new seal
-            (X52); an end behind which there are tuples is taken back.
+        listener: receives an event per step; by default events are discarded.
+        sealed_to: windows that end at or before this time are sealed; by default the stream's
+            setting, otherwise the arrival of the newest tuple minus the stream's `seal_after`.
+        end: no more tuples will arrive. The window of the newest tuple is sealed too, and the
+            stream gets its end row: every later window is sealed and empty.
+        seal_again: the table of seals is lost; create it again from the recorded tuples.
+        reopen: move late tuples from the quarantine into their windows, which get a new seal. An
+            end of the stream is removed if tuples exist after it.
         replace: with `reopen`: read the whole source, replace the tuples of sealed windows that
             differ from it, and seal these windows again.
-        start_over: what was recorded is removed and recorded anew, with the settings in force,
-            while nobody needs it.
+        start_over: if no replay needs the stream, remove all that was recorded and record it from
+            scratch with the current settings.
 
     Raises:
-        InputError: the stream is unknown, its source is not there or does not fit its settings, or
-            it was recorded with other settings (W4, W15); so many rows are malformed that a setting
-            must be wrong; `end` is given, and the source has tuples of the future; windows to
-            reopen have changed in the source, or recorded files are missing from it.
+        InputError: the stream is unknown; its source does not exist or does not fit its settings;
+            it was recorded with other settings; so many rows are malformed that a setting must be
+            wrong; `end` is given although the source has tuples of the future; windows to reopen
+            have changed in the source, or recorded files are missing from it.
         TableError: one of the stream's tables is missing, or lacks its last commits.
-        OverlapError: another recording of the stream is at work; it is to be started over, and
-            somebody needs it.
+        OverlapError: another recording of the stream is running, or `start_over` is given and a
+            replay needs the stream.
         ResourceError: the disk is too full.
+
+    Rules: W4, W15, X21, X52
     """
     stream = config.stream(name)
     with (
@@ -171,7 +173,7 @@ class _Run:
         replace: bool,
         start_over: bool,
     ) -> RecordResult:
-        """Does all steps in order."""
+        """Runs all steps in order."""
         given = self.extent.given(sealed_to)
         inventory.finish_removal(self.config, self.name)
         quarantine.release(self.config.quarantine_table, self.name, quarantine.REFUSED)
@@ -255,8 +257,8 @@ class _Run:
         tuples: DataFrame,
         contents: SourceContents,
     ) -> None:
-        """Stops where so many rows are malformed that a setting must be wrong; they can be looked
-        at in quarantine.
+        """Stops if so many rows are malformed that a setting must be wrong. The rows are put into
+        quarantine, where they can be inspected.
         """
         if not malformed.too_many(arrivals, self.stream):
             return
@@ -281,7 +283,7 @@ class _Run:
         stored: StreamTables | None,
         last: int | None,
     ) -> tuple[DataFrame, ArrivalCounts]:
-        """Returns tuples and their numbers, with those of a wrong clock as malformed ones.
+        """Returns the tuples and their counts, with tuples from a wrong clock marked as malformed.
 
         Raises:
             InputError: a gap is too long, and its rows may not go to quarantine.
@@ -296,7 +298,8 @@ class _Run:
             apart = gap.as_malformed(tuples.where(gap.column))
             rows = quarantine.malformed_rows(self.spark, apart, contents.files)
             path = self.config.quarantine_table
-            # Rows that an earlier run has quarantined were found before anything was sealed.
+            # If an earlier run has quarantined these rows, they were found before anything was
+            # sealed.
             if not gap.after_sealed or quarantine.holds(self.spark, path, self.name, rows):
                 return gap.as_malformed(tuples), without
         if not gap.empty:
@@ -311,15 +314,13 @@ class _Run:
         )
 
     def _start_over(self) -> None:
-        """Removes what was recorded; only now, when the source has been read and found to be
-        good.
-        """
+        """Removes all that was recorded. It runs only after the source was read without errors."""
         self.progress.step("removing what was recorded")
         inventory.check_unneeded(self.config, self.name)
         inventory.remove_stream(self.config, self.name)
 
     def rebuild_seals(self) -> None:
-        """Makes a lost table of seals anew, empty: healing then seals all tuples that are there."""
+        """Creates a lost table of seals again, empty. Recovery then seals all recorded tuples."""
         data = tuples_without_seals(self.config, self.name)
         sealing.check_grid(self.spark, self.name, data, grid=self.stream.grid)
         create_seals(self.config, self.name, self.stream, data=data)
@@ -347,8 +348,8 @@ class _Run:
         position: SourcePosition,
         start_over: bool,
     ) -> tuple[SourceContents, DataFrame]:
-        """Returns what the source has and its tuples: as Spark reads them, else out of scratch
-        files, typed once.
+        """Returns the contents of the source and its tuples, read by Spark directly if possible,
+        otherwise from scratch files to which they are written typed once.
         """
         declared = parse_columns(self.name, self.stream.columns)
         stored = None if start_over else open_stream_tables(self.config, self.name)
@@ -395,7 +396,7 @@ class _Run:
         declared: T.StructType | None,
         rows: DataFrame | None,
     ) -> DataFrame:
-        """Returns the tuples of a source out of scratch files, into which they are computed
+        """Returns the tuples of a source from scratch files, so that they are computed only
         once.
         """
         raw = self.folder / "raw"
@@ -423,7 +424,7 @@ class _Run:
         counts: RecordingCounts,
         contents: SourceContents,
     ) -> None:
-        """Records and seals windows, and says which stay open."""
+        """Records and seals windows, and reports which stay open."""
         self.result.waiting = counts.waiting
         if counts.open and tables.end is not None:
             self.result.warnings.append(
@@ -451,8 +452,8 @@ class _Run:
         self._count_sealed(windows, sealed.empty)
 
     def _count_sealed(self, windows: WindowRange, empty: int) -> None:
-        """Adds windows that this run has sealed, healed ones included: they lie before the
-        others.
+        """Adds the windows that this run has sealed to the result. Windows that recovery has sealed
+        come before the others.
         """
         self.result.first = windows.first if self.result.first is None else self.result.first
         self.result.last = windows.last
@@ -460,7 +461,7 @@ class _Run:
         self.result.windows_empty += empty
 
     def _reopen(self) -> None:
-        """Takes late tuples from the quarantine into their windows.
+        """Moves late tuples from the quarantine into their windows.
 
         Raises:
             InputError: windows were changed in the source.
@@ -485,7 +486,8 @@ class _Run:
         """Replaces the tuples of sealed windows that differ from the source.
 
         Raises:
-            InputError: missing files may hold tuples of them; the source cannot be read again.
+            InputError: missing files may contain tuples of these windows, or the source cannot be
+                read again.
         """
         if not contents.whole:
             raise InputError(
@@ -498,7 +500,7 @@ class _Run:
             return
         sealed = self._sealed(tuples, windows.last)
         found = compare(self.spark, sealed, tables, windows)
-        # Late tuples of windows before the recording have no window to go to.
+        # Late tuples from before the recording have no window that they could be added to.
         found = found.where(found.windows >= windows.first)
         check_whole(self.name, found, list(gone))
         if len(found.windows):
@@ -515,7 +517,9 @@ class _Run:
         windows: Sequence[int],
         replace: bool = False,
     ) -> None:
-        """Adds tuples to sealed windows, or replaces theirs, and seals these windows again."""
+        """Adds tuples to sealed windows or replaces their tuples, then seals these windows
+        again.
+        """
         self.progress.step("opening windows again", 0)
         opened = reopening.reopen(
             self.spark,
@@ -530,11 +534,16 @@ class _Run:
         self.result.reopened = sum(map(len, opened.windows))
 
     def _mark_stale(self, windows: Sequence[WindowRange]) -> None:
-        """Enters what was published from windows that get a new seal as stale."""
+        """Marks windows that were published from these windows as stale, because they get a new
+        seal.
+        """
         self.result.warnings += mark_stale(Ledger.open(self.config.ledger_url), self.name, windows)
 
     def _mark_end(self, end: int | None) -> None:
-        """Enters what was published with another end of the stream as stale (X34)."""
+        """Marks windows that were published with another end of the stream as stale.
+
+        Rules: X34
+        """
         self.result.warnings += mark_end(Ledger.open(self.config.ledger_url), self.name, end)
 
     def _put_aside(
@@ -546,8 +555,8 @@ class _Run:
         before: WindowRange | None,
         counts: RecordingCounts,
     ) -> None:
-        """Puts malformed rows and late tuples into quarantine; `before` are the windows sealed
-        before this run.
+        """Puts malformed rows and late tuples into quarantine; `before` is the range that was
+        sealed before this run.
         """
         by_position = not contents.whole
         path = self.config.quarantine_table
@@ -583,12 +592,12 @@ class _Run:
         windows: WindowRange,
         counts: RecordingCounts,
     ) -> None:
-        """Puts aside what the source has of sealed windows and the recording lacks: late tuples,
-        and those of windows that were changed.
+        """Quarantines tuples of sealed windows that the source has and the recording lacks: late
+        tuples, and new tuples of changed windows.
         """
         self.result.already_there = counts.sealed
         sealed = self._sealed(tuples, windows.last)
-        # Up to the last window that was sealed when the source was read last, all that is new is
+        # In windows that were already sealed when the source was last read, every new tuple is
         # late. Later windows may have been sealed by a run that died, so they are compared.
         done = position.sealed_last
         first = windows.first if done is None else done + 1
@@ -596,7 +605,8 @@ class _Run:
         others = sealed if done is None else sealed.where(F.col("window_id") >= first)
         late = certain if counts.sealed else []
         if contents.whole:
-            # Only this run knows which windows are changed: the source may have been restored.
+            # The list of changed windows is replaced in each run, because the source may have been
+            # restored.
             quarantine.release(self.config.quarantine_table, self.name, CHANGED)
         if first <= windows.last:
             found = compare(self.spark, others, tables, WindowRange(first, windows.last))
@@ -610,7 +620,7 @@ class _Run:
             self._put_tuples_aside(reduce(DataFrame.unionByName, late), contents, LATE)
 
     def _report(self, found: Differences) -> None:
-        """Reports the sealed windows from which tuples are gone."""
+        """Reports the sealed windows from which tuples have disappeared."""
         self.result.changed = found.changed.counts(_LISTED)
         self.result.short_windows = len(found.short.windows)
         self.result.short_tuples = int(found.short.gone.sum())
@@ -639,7 +649,7 @@ class _Run:
             )
 
     def _sealed(self, tuples: DataFrame, last: int) -> DataFrame:
-        """Returns the source's good tuples up to a window, with the stream's columns but the
+        """Returns the source's good tuples up to a window, with the stream's columns except the
         offset.
         """
         events = recorded_schema(tuples.schema).names[3:]
@@ -654,8 +664,8 @@ class _Run:
         position: SourcePosition,
         taken: SourcePosition,
     ) -> None:
-        """Stores what has been taken of the source, last of all: a run that dies earlier reads it
-        again; `taken` is what was stored before.
+        """Stores the position up to which the source has been read, as the last step, so that a run
+        that dies earlier reads it again; `taken` is the position stored before.
         """
         self.progress.step("noting what was taken")
         seen = self._rows_seen(tables, tuples, contents)
@@ -682,8 +692,8 @@ class _Run:
         tuples: DataFrame,
         contents: SourceContents,
     ) -> dict[str, FileRows]:
-        """Returns what this run has seen of each file that it has read: its last row, and the first
-        that waits.
+        """Returns, for each file that this run has read, its last row and the first row that waits
+        for its window's seal.
         """
         seen = dict.fromkeys(names_of(contents.files), FileRows(0, None))
         if not any(file.lines for file in contents.files) and not self.result.waiting:

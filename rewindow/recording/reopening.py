@@ -1,15 +1,16 @@
-"""Windows that are opened again, and get a new seal (X52): late tuples leave the quarantine for
-their windows, or the source's tuples replace the recorded ones.
+"""Reopens windows and gives them a new seal: late tuples move from the quarantine into their
+windows, or the source's tuples replace the recorded ones.
 
-What a replay has pinned stays readable at its version. A reopening that dies at any point is
-completed by the next run: what it is about to do is noted with the seals first, and the note goes
-last.
+Replays can still read the versions that they have pinned. The next run completes a reopening that
+died at any point: a note of its windows is stored with the seals first and removed last.
 
 | died                      | the next run                                                   |
 |---------------------------|----------------------------------------------------------------|
 | before the tuples' commit | removes the note: nothing was changed                          |
 | before the seals' commit  | seals the noted windows from the tuples that are there         |
 | before the note goes      | removes the windows' tuples from the quarantine, and the note  |
+
+Rules: X52
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ _NOTE = "rewindow.reopening"
 _CORRUPT = "__corrupt"
 _RANGES_MAX = 200
 _BEHIND_ALL = 2**62
-"""The offset of a late tuple: a recorded one of the same arrival comes before it."""
+"""Offset of a late tuple before numbering. It is larger than any other, so that recorded tuples
+with the same arrival come first.
+"""
 OnOpened = Callable[[Sequence[WindowRange]], None]
 
 
@@ -60,7 +63,7 @@ class Reopening:
 
     @classmethod
     def noted(cls, tables: StreamTables) -> Reopening | None:
-        """Returns what a run that died has noted, None if there is none."""
+        """Returns the reopening that a run that died has noted; None if no note exists."""
         text = tables.windows.properties.get(_NOTE)
         if not text:
             return None
@@ -68,20 +71,20 @@ class Reopening:
         return cls(run, tuple(starmap(WindowRange, windows)))
 
     def note(self, tables: StreamTables) -> None:
-        """Notes it with the seals."""
+        """Stores this reopening as a note with the seals."""
         windows = [[part.first, part.last] for part in self.windows]
         tables.windows.set_properties({_NOTE: json.dumps([self.run, windows])})
 
     @property
     def predicate(self) -> str:
-        """The condition that a row lies in its windows, for Delta."""
+        """Condition for Delta that a row is in one of its windows."""
         return " or ".join(
             f"(window_id >= {part.first} and window_id <= {part.last})" for part in self.windows
         )
 
     @property
     def column(self) -> Column:
-        """The same for Spark."""
+        """The same condition as `predicate`, for Spark."""
         return F.expr(self.predicate)
 
 
@@ -90,7 +93,7 @@ def late_tuples(spark: SparkSession, tables: StreamTables, quarantine: Location)
     payload.
 
     Raises:
-        InputError: a tuple cannot be read back as it was.
+        InputError: the payload of a tuple cannot be parsed.
     """
     schema = spark_schema(tables.data.schema)
     events = T.StructType([*schema.fields[2:], T.StructField(_CORRUPT, T.StringType())])
@@ -116,8 +119,10 @@ def late_tuples(spark: SparkSession, tables: StreamTables, quarantine: Location)
 
 
 def source_tuples(sealed: DataFrame) -> DataFrame:
-    """Returns a source's tuples in the shape of `late_tuples`; their position in the source, a
-    number here, decides between those of the same arrival (X51).
+    """Returns a source's tuples with the columns of `late_tuples`. The position in the source, as a
+    number, decides the order of tuples with the same arrival.
+
+    Rules: X51
     """
     offset = F.shiftleft(F.col(FILE).cast("bigint"), 40) + F.col(ROW)
     nothing = F.lit("")
@@ -135,16 +140,16 @@ def reopen(
     *,
     replace: bool = False,
 ) -> Reopening:
-    """Writes tuples into their windows and seals these again; returns what was opened.
+    """Writes tuples into their windows, seals these again, and returns the reopening.
 
     Args:
         spark: the session.
         tables: the stream.
-        quarantine: the table of quarantined tuples, which keeps none of these windows.
+        quarantine: the quarantine table, from which tuples of these windows are removed.
         folder: a scratch folder.
-        tuples: from `late_tuples`, or all that the source has, from `source_tuples`.
+        tuples: from `late_tuples`, or all tuples of the source, from `source_tuples`.
         windows: ids of the windows, all sealed.
-        on_opened: told the windows before anything of them is changed.
+        on_opened: called with the windows before any of them is changed.
         replace: whether the tuples replace the recorded ones or are added to them.
     """
     opened = Reopening(tables.run + 1, _few_ranges(windows, tables.sealed))
@@ -168,8 +173,8 @@ def reopen(
 
 
 def _few_ranges(windows: Sequence[int], sealed: WindowRange | None) -> tuple[WindowRange, ...]:
-    """Returns windows as ranges, at most as many as a condition may have: windows between near
-    ones are sealed again unchanged.
+    """Returns windows as ranges, limited to the number of ranges that a condition may have. To stay
+    below it, nearby windows are merged, and windows between them are sealed again unchanged.
     """
     assert sealed is not None, "only sealed windows are opened again"
     step = 1
@@ -185,7 +190,7 @@ def _in_order(
     tuples: DataFrame,
     opened: Reopening | None,
 ) -> DataFrame:
-    """Returns tuples, with what is recorded of the opened windows if they are given, in order of
+    """Returns tuples, together with the recorded ones of `opened` if it is given, in order of
     arrival and with their offsets.
     """
     # Position and payload make the order of late tuples the same in every run.
@@ -207,7 +212,7 @@ def _recorded(spark: SparkSession, tables: StreamTables, opened: Reopening) -> D
 
 
 def seal_noted(spark: SparkSession, tables: StreamTables, opened: Reopening) -> None:
-    """Gives opened windows the seal of what they hold now, with the next generation."""
+    """Seals opened windows again from their current tuples, with the next generation."""
     tables.note_files()
     recorded = _recorded(spark, tables, opened)
     found = window_digests(recorded).toArrow()
@@ -242,8 +247,8 @@ def complete(
     quarantine: Location,
     on_opened: OnOpened,
 ) -> Reopening | None:
-    """Completes a reopening that died; returns it, None if there was none or it had changed
-    nothing.
+    """Completes a reopening that died and returns it; None if none was noted, or the noted one had
+    changed nothing.
     """
     opened = Reopening.noted(tables)
     if opened is None:

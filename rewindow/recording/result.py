@@ -1,4 +1,4 @@
-"""What a recording did, in numbers and in lines."""
+"""Result of a recording, as counts and as lines for the user."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ class RecordResult:
 
     Attributes:
         stream: its name.
-        first, last: windows sealed by it, None when it sealed none.
+        first, last: windows that it sealed; None if it sealed none.
         stream_first, stream_last: all windows sealed so far.
-        windows_sealed: how many it sealed, `windows_empty` of them without a tuple.
+        windows_sealed: number of windows that it sealed, of which `windows_empty` have no tuple.
         recorded: tuples written.
-        files_unchanged: files that an earlier recording has taken, and that were not read again.
-        already_there: tuples that were read again and that an earlier recording has.
-        late: tuples of windows sealed earlier, put aside by this run.
-        malformed: rows that are no tuples, put aside by this run.
-        known: late and malformed ones that an earlier run has put aside.
+        files_unchanged: files that an earlier recording has read and that were not read again.
+        already_there: tuples that were read again and are already recorded.
+        late: tuples of windows sealed earlier, quarantined by this run.
+        malformed: rows from which no tuple could be made, quarantined by this run.
+        known: late and malformed rows that an earlier run has quarantined.
         waiting: tuples of windows that are not sealed yet.
-        changed: sealed windows from which the source has lost tuples and to which it has added
-            others, each with how many are gone and how many are new; the first thousand.
-        short_windows, short_tuples: sealed windows from which the source has only lost tuples, and
-            how many.
-        reopened: windows that were opened again, for `taken` late tuples; or they were replaced,
-            and `removed` tuples are gone with it.
-        bytes_read: size of the source, or of the files that a Delta source has gained.
+        changed: sealed windows that have lost tuples in the source and gained others, each with the
+            number of both; at most 1,000 windows.
+        short_windows, short_tuples: number of sealed windows that have only lost tuples in the
+            source, and of these tuples.
+        reopened: number of windows that were reopened to add `taken` late tuples, or replaced,
+            which removed `removed` tuples.
+        bytes_read: size of the source, or of the new files of a Delta source.
         bytes_written: size of the stream's new files.
         source_version: the version of a Delta source that was read.
-        seconds: how long it took.
-        warnings: what somebody should look at.
-        open: which windows hold tuples and are not sealed, and how they will be; empty when there
-            are none.
+        seconds: duration.
+        warnings: problems that a user should look at.
+        open: text about windows that have tuples and are not sealed, and how to seal them; empty if
+            none exist.
     """
 
     stream: str
@@ -69,16 +69,19 @@ class RecordResult:
     open: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the counts as plain values; window ids are numbers (W14)."""
+        """Returns the counts as plain values; window ids are numbers.
+
+        Rules: W14
+        """
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> RecordResult:
-        """Returns the counts that plain values say, see to_json."""
+        """Returns the counts in plain values written by `to_json`."""
         return cls(**values)
 
     def lines(self) -> list[str]:
-        """Returns what a person should read."""
+        """Returns the lines to print."""
         sealed = f"{self.stream}: {quantity(self.windows_sealed, 'window')} sealed"
         if self.first is not None:
             sealed += f" [{self.first}, {self.last}], {self.windows_empty:,} of them empty"
@@ -116,7 +119,7 @@ class RecordResult:
 
 
 def size_words(count: float) -> str:
-    """Returns a number of bytes as a person reads it."""
+    """Returns a number of bytes with a unit, such as "1.2 MB"."""
     for unit in ("bytes", "KB", "MB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"

@@ -1,5 +1,7 @@
-"""How far a recording seals (W40): to a time that was given, else to the newest tuple's time; its
-window stays open.
+"""Decides up to which window a recording seals: to a given time, otherwise to the time of the
+newest tuple, whose window stays open.
+
+Rules: W40
 """
 
 from __future__ import annotations
@@ -19,16 +21,16 @@ from rewindow.windows import WindowRange, format_time, parse_time
 
 @dataclass(frozen=True)
 class RecordingCounts:
-    """What a recording does with the tuples of its source.
+    """Numbers of the source's tuples by what a recording does with them.
 
     Attributes:
-        malformed: rows that are no tuples.
+        malformed: rows from which no tuple could be made.
         sealed: tuples of windows that were sealed before.
         new: tuples of the windows that are sealed now.
         waiting: tuples of windows that are not sealed yet.
-        first, last: windows to seal; there are none where `last` is less, or either is None.
-        open: tuples of windows that stay open, of the future ones none; `open_first`, `open_last`:
-            those windows.
+        first, last: windows to seal; none if `last` is less than `first`, or either is None.
+        open: tuples of windows that stay open, except those of the future; `open_first`,
+            `open_last`: these windows.
     """
 
     malformed: int
@@ -43,7 +45,7 @@ class RecordingCounts:
 
     @property
     def windows(self) -> WindowRange | None:
-        """The windows to seal, None if there are none."""
+        """Windows to seal; None if there are none."""
         if self.first is None or self.last is None or self.last < self.first:
             return None
         return WindowRange(self.first, self.last)
@@ -51,16 +53,16 @@ class RecordingCounts:
 
 @dataclass(frozen=True)
 class SealRange:
-    """How far recordings of a stream seal."""
+    """Computes up to which window recordings of a stream seal."""
 
     name: str
     stream: StreamConfig
 
     def given(self, sealed_to: str | None) -> int | None:
-        """Returns the last window that ends at or before the time that was given, None if none was.
+        """Returns the last window that ends at or before the given time; None if no time was given.
 
         Raises:
-            InputError: the time has not come yet.
+            InputError: the time is in the future.
         """
         text = sealed_to or self.stream.sealed_to
         if text is None:
@@ -78,15 +80,15 @@ class SealRange:
         return self._ended_before(bound_us)
 
     def by_source(self, given: int | None, contents: SourceContents) -> int | None:
-        """Returns the last window to seal as it was given, else as the source knows that nothing
-        more comes in it.
+        """Returns the given last window; otherwise the last window in which the source will have no
+        more tuples, if it knows that.
         """
         if given is not None or contents.complete_to_us is None:
             return given
         return self._ended_before(contents.complete_to_us)
 
     def newest_window(self, arrivals: ArrivalCounts) -> int | None:
-        """Returns the window of the newest tuple that is not of the future, None without one."""
+        """Returns the window of the newest tuple that is not in the future; None if none exists."""
         newest_us = arrivals.newest_arrival_us
         return None if newest_us is None else self.stream.grid.window(newest_us)
 
@@ -97,17 +99,17 @@ class SealRange:
         given: int | None,
         end: bool,
     ) -> int | None:
-        """Returns the last window to seal, None if there is none.
+        """Returns the last window to seal; None if there is none.
 
         Args:
-            arrivals: what the source has.
-            ended: last window of a stream that has ended, which is sealed no further.
-            given: last window before the time that was given.
+            arrivals: counts of the source.
+            ended: last window of a stream that has ended; no later window is sealed.
+            given: last window before the given time.
             end: whether the stream ends with its newest tuple, or at the given time if that is
                 later.
 
         Raises:
-            InputError: it is said to have ended and has tuples of the future.
+            InputError: `end` is given although the stream has tuples of the future.
         """
         if arrivals.future and end:
             raise InputError(
@@ -131,7 +133,7 @@ class SealRange:
         tables: StreamTables,
         last: int | None,
     ) -> RecordingCounts:
-        """Returns what is done with the tuples when the windows up to `last` are sealed."""
+        """Returns the counts of a recording that seals the windows up to `last`."""
         # Every tuple counts once: in a window sealed before, in one that this run seals, or in one
         # that waits for a later run.
         ids = arrivals.windows
@@ -155,7 +157,7 @@ class SealRange:
         )
 
     def open_windows(self, counts: RecordingCounts) -> str:
-        """Returns what a person should know of windows that hold tuples and are not sealed, from
+        """Returns a text about windows that have tuples and are not sealed, given the result of
         `count`.
         """
         assert counts.open_first is not None and counts.open_last is not None, (

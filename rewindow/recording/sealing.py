@@ -1,9 +1,12 @@
-"""New windows: their tuples written in order, committed, digested by reading back, sealed.
+"""Records new windows: writes their tuples in order, commits them, reads them back to compute
+digests, and seals them.
 
-The tuples are committed first, then their files are noted in `.files`, the windows' seals come
-last; tuples and seals with the number of the run as transaction version. A window is recorded when
-its row is there (W40). A run that died between the two leaves tuples in windows without a row; the
-next run seals just these before it does anything else.
+The tuples are committed first, then their files are noted in `.files`, then the windows' seals are
+committed. The commits of tuples and seals have the run's number as transaction version. A window
+counts as recorded when its seal exists. A run that died in between leaves windows with tuples but
+without seals; the next run seals exactly these before anything else.
+
+Rules: W40
 """
 
 from __future__ import annotations
@@ -39,14 +42,14 @@ OnMoved = Callable[[int | None], None]
 
 
 def seal_uncommitted(spark: SparkSession, tables: StreamTables) -> WindowRange | None:
-    """Seals the windows of a run that died after its tuples were committed; returns them, None if
-    there was none.
+    """Seals the windows of a run that died after its tuples were committed, and returns them; None
+    if there was no such run.
 
-    Where no window is sealed at all, as after the table of seals was lost, all tuples are of such
-    runs.
+    If no window is sealed at all, for example because the table of seals was lost, this applies to
+    all tuples.
 
     Raises:
-        OverlapError: that run is alive after all.
+        OverlapError: that run is still alive.
     """
     if not tables.has_unsealed_commit:
         return None
@@ -71,15 +74,16 @@ def seal_uncommitted(spark: SparkSession, tables: StreamTables) -> WindowRange |
 
 
 def end(tables: StreamTables, on_moved: OnMoved = lambda end: None) -> None:
-    """Enters that a stream has ended with its last sealed window (X21); an end that is there
-    already stays.
+    """Records that a stream has ended with its last sealed window. An existing end is kept.
 
     Args:
         tables: the stream.
-        on_moved: told the end before it is entered.
+        on_moved: called with the end before it is recorded.
 
     Raises:
         InputError: nothing is sealed.
+
+    Rules: X21
     """
     if tables.last is None:
         raise InputError(f'stream "{tables.name}" has no tuple, so it cannot have ended')
@@ -92,17 +96,19 @@ def end(tables: StreamTables, on_moved: OnMoved = lambda end: None) -> None:
 
 
 def take_back_end(tables: StreamTables, on_moved: OnMoved = lambda end: None) -> None:
-    """Removes the end row of a stream that goes on after all; `on_moved` is told None before."""
+    """Removes the end row of a stream that continues after all; `on_moved` is called with None
+    before.
+    """
     on_moved(None)
     tables.windows.delta.delete("end_window is not null")
     tables.refresh()
 
 
 def check_grid(spark: SparkSession, name: str, data: Table, grid: Grid) -> None:
-    """Refuses to seal a stream's tuples on a grid on which they were not recorded.
+    """Checks that a stream's tuples were recorded on a grid, before they are sealed on it.
 
     Raises:
-        InputError: there is no tuple, or one does not lie in its window of the grid.
+        InputError: no tuple exists, or one is not in its window of the grid.
     """
     files = data.files()
     if not files:
@@ -123,7 +129,7 @@ def check_grid(spark: SparkSession, name: str, data: Table, grid: Grid) -> None:
 
 @dataclass(frozen=True)
 class Sealed:
-    """What a run has sealed: bytes of its files, and windows without a tuple."""
+    """Result of sealing: bytes of the new files, and number of windows without a tuple."""
 
     size: int
     empty: int
@@ -143,14 +149,15 @@ def seal(
         spark: the session.
         tables: the stream.
         good: tuples that are not malformed, of all windows.
-        windows: the windows to seal, the first of them behind the last sealed one.
-        arrivals: how many tuples lie in each window.
-        check: called when the tuples have been written and before they are committed.
+        windows: the windows to seal; the first one follows the last sealed window.
+        arrivals: number of tuples in each window.
+        check: called after the tuples are written and before they are committed.
 
     Raises:
-        OverlapError: another recording of the stream came between; nothing of this one is visible.
-        InputError: there are so many windows that an arrival timestamp must be wrong; the source
-            changed meanwhile.
+        OverlapError: another recording of the stream has committed in the meantime; nothing of this
+            one is visible.
+        InputError: there are so many windows that an arrival timestamp must be wrong, or the source
+            has changed in the meantime.
     """
     check_count(tables.name, windows)
     run = tables.run + 1
@@ -172,10 +179,10 @@ def seal(
 
 
 def check_count(name: str, windows: WindowRange) -> None:
-    """Refuses more windows than a stream can sensibly have between two tuples.
+    """Checks that the number of windows to seal is plausible.
 
     Raises:
-        InputError: says how many there would be.
+        InputError: too many windows would be sealed; states their number.
     """
     if len(windows) > WINDOWS_MAX:
         raise InputError(
@@ -187,7 +194,7 @@ def check_count(name: str, windows: WindowRange) -> None:
 
 
 def empty_windows(tables: StreamTables, windows: WindowRange) -> int:
-    """Returns how many sealed windows of a range have no tuple."""
+    """Returns the number of sealed windows of a range that have no tuple."""
     sql = (
         f"select count(*) as n from w where tuples = 0 and window_id between {windows.first} "
         f"and {windows.last}"
@@ -206,7 +213,7 @@ def _seal(
     found: pa.Table,
     schema: T.StructType,
 ) -> int:
-    """Seals windows with the digests of what was written, and returns how many are empty."""
+    """Seals windows with the digests of the written tuples, and returns how many are empty."""
     tables.note_files()
     crash_point("record_after_files")
     rows = seal_rows(
@@ -226,8 +233,8 @@ def every_window(
     windows: Sequence[WindowRange],
     empty: tuple[str, str | None],
 ) -> pa.Table:
-    """Returns window_id, tuples and digests of every window of some ranges; those that were not
-    found are empty.
+    """Returns window_id, tuples and digests of every window of some ranges; windows that are not in
+    `found` are empty.
     """
     every = [np.arange(part.first, part.last + 1, dtype=np.int64) for part in windows]
     ids = pa.array(np.concatenate(every))
@@ -250,7 +257,7 @@ def every_window(
 
 @contextmanager
 def _met(tables: StreamTables) -> Iterator[None]:
-    """Turns a conflict of two recordings into an error that says so."""
+    """Turns a commit conflict of two recordings into an `OverlapError`."""
     try:
         yield
     except FencedError as error:
@@ -262,10 +269,10 @@ def _met(tables: StreamTables) -> Iterator[None]:
 
 
 def remove_strays(tables: StreamTables) -> None:
-    """Removes folders of runs that died or were refused before their commit.
+    """Removes folders of runs that died or were rejected before their commit.
 
-    Only of numbers that are committed: a folder with the next one may belong to a recording on
-    another machine.
+    Only folders with a committed run number are removed: one with the next number may belong to a
+    recording on another machine.
     """
     held = {location(file.path).parent.name for file in tables.data.files()}
     for folder in tables.data.path.folders("run-*"):

@@ -1,4 +1,4 @@
-"""A source's rows into scratch Parquet files, with their positions, in bounded memory."""
+"""Copies a source's rows with their positions to scratch Parquet files, in bounded memory."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from rewindow.recording.sources.source import BAD, FILE, RAW, ROW, Source, Sourc
 
 _ROWS_PER_FILE = 1_000_000
 _ROOM = 3
-"""Free space asked for, as a multiple of the source's bytes: scratch, typed scratch, and the stream
-itself."""
+"""Required free space as a multiple of the source's bytes: scratch files, typed scratch files, and
+the stream.
+"""
 
 
 def copy_rows(
@@ -33,7 +34,7 @@ def copy_rows(
     none, the line is in `__raw`).
 
     Raises:
-        ResourceError: there is not room enough on the disk.
+        ResourceError: the disk does not have enough free space.
         InputError: a file cannot be read.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +72,9 @@ def copy_rows(
 
 
 def _shares(contents: SourceContents, count: int) -> list[list[int]]:
-    """Returns the parts of a source as so many lists of about the same bytes."""
+    """Returns the parts of a source divided into at most `count` lists of about the same number of
+    bytes.
+    """
     shares: list[list[int]] = [[] for _ in range(max(1, min(count, len(contents.files))))]
     sizes = [0] * len(shares)
     for index in sorted(range(len(contents.files)), key=lambda index: -contents.files[index].size):
@@ -82,7 +85,7 @@ def _shares(contents: SourceContents, count: int) -> list[list[int]]:
 
 
 class _Tally:
-    """Rows that all threads have copied; says when they should stop."""
+    """Number of rows that all threads have copied, and a flag that stops them."""
 
     def __init__(self, on_rows: Callable[[int], None]) -> None:
         self.rows = 0
@@ -119,7 +122,7 @@ def _copy_parts(
 
 
 class _Writer:
-    """Scratch files of a bounded number of rows, so that Spark can read them side by side."""
+    """Writes scratch files of limited size, so that Spark can read them in parallel."""
 
     def __init__(self, folder: Path, schema: pa.Schema, number: int) -> None:
         self.rows = 0

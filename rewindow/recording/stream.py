@@ -1,5 +1,5 @@
-"""A recorded stream's tables, opened for a recording: their state, their stored settings, and the
-lock on them.
+"""Opens the tables of a recorded stream for a recording: their state, their stored settings and
+their lock.
 """
 
 from __future__ import annotations
@@ -41,14 +41,16 @@ _SOURCE = "rewindow.source"
 
 @dataclass
 class StreamTables:
-    """The tables of a stream and what they say.
+    """The tables of a stream and their state.
 
     Attributes:
         data, windows, files: the tables.
         app_id: transaction id of all recordings of the stream, in both tables.
         run: version of the last recording whose windows are sealed; 0 before the first.
-        first, last: the sealed windows, None before the first recording.
-        end: last window of a stream that has ended (X21), None while it may go on.
+        first, last: the sealed windows; None before the first recording.
+        end: last window of a stream that has ended; None while it may continue.
+
+    Rules: X21
     """
 
     name: str
@@ -62,7 +64,7 @@ class StreamTables:
     end: int | None = None
 
     def refresh(self) -> None:
-        """Reads the tables' state anew."""
+        """Reads the tables' state again."""
         self.windows.refresh()
         self.data.refresh()
         self.run = max(self.windows.txn(self.app_id), 0)
@@ -76,12 +78,12 @@ class StreamTables:
 
     @property
     def columns(self) -> str:
-        """The event columns, as a seal names them."""
+        """The event columns, in the format of a seal."""
         return columns_text(self.data.schema)
 
     @property
     def sealed(self) -> WindowRange | None:
-        """The sealed windows, None before the first recording."""
+        """The sealed windows; None before the first recording."""
         if self.first is None or self.last is None:
             return None
         return WindowRange(self.first, self.last)
@@ -95,13 +97,13 @@ class StreamTables:
 
     @property
     def binding(self) -> bool:
-        """Whether anything has been recorded, so that its settings may not change any more."""
+        """Whether anything has been recorded, so that the settings can no longer change."""
         return self.first is not None or self.has_unsealed_commit or bool(self.data.files())
 
     @property
     def position(self) -> SourcePosition:
-        """What has been taken of the source; nothing where that was noted of another table, or of
-        later windows.
+        """Position up to which the source has been read. It is empty if the stored position belongs
+        to another table or to later windows.
         """
         if text := self.windows.properties.get(_SOURCE):
             return SourcePosition.from_text(text)
@@ -121,18 +123,18 @@ class StreamTables:
     def forget_files(self) -> None:
         """Makes the next run read all files again if this one dies from here on.
 
-        Else a late tuple of a file that was not noted yet, and that `--reopen` has taken into its
-        window, would be late once more.
+        Otherwise a late tuple of a file that was not noted yet would become late again after
+        `--reopen` has added it to its window.
         """
         known = self.position
         if known.files:
             self.set_position(replace(known, settings=""))
 
     def set_position(self, position: SourcePosition) -> None:
-        """Stores what has been taken of the source: with the table's properties, or, of files,
-        beside its log.
+        """Stores the position up to which the source has been read: in the table's properties, or
+        for files in a separate file in the table's folder.
 
-        Files are noted to save work. Without the note, or with an older one, they are read and
+        Noting files only saves work. Without the note, or with an older one, files are read and
         compared again.
         """
         if not position.files:
@@ -144,8 +146,8 @@ class StreamTables:
 
     @property
     def _taken(self) -> Location:
-        """Where taken files are noted: in a folder of the table that Delta leaves alone, so that it
-        goes with it.
+        """File with the files read so far. It is in a folder of the table that Delta ignores, so
+        that it is deleted with the table.
         """
         return self.windows.path / "_rewindow" / "taken.json"
 
@@ -162,11 +164,11 @@ class StreamTables:
 
 
 def open_stream_tables(config: Config, name: str) -> StreamTables | None:
-    """Returns a stream's tables, None when it was never recorded.
+    """Returns a stream's tables; None if it was never recorded.
 
     Raises:
-        TableError: one of the tables is missing while the other holds something, or lacks its last
-            commits; they have the format of another version.
+        TableError: one of the tables is missing although the other has content, or lacks its last
+            commits; or the tables have the format of another version.
     """
     paths = config.stream_table(name), config.windows_table(name)
     missing = [path for path in paths if not Table.exists(path)]
@@ -187,14 +189,14 @@ def open_stream_tables(config: Config, name: str) -> StreamTables | None:
 
 
 def _holds_something(path: Location) -> bool:
-    """Returns whether a folder holds anything that a new table in its place would destroy."""
+    """Returns whether a folder contains anything that creating a table there would destroy."""
     if Table.exists(path):
         return bool(Table.open(path).files())
     return next(iter(path.files()), None) is not None
 
 
 def _incomplete(name: str, missing: list[Location], held: list[Location]) -> TableError:
-    """Returns the error for a stream of which a table is missing; what is there may be the only
+    """Returns the error for a stream with a missing table. The remaining tables may be the only
     copy.
     """
     named = " and ".join(f'"{path.name}"' for path in missing)
@@ -215,12 +217,14 @@ def prepare_stream(
     stream: StreamConfig,
     schema: StructType,
 ) -> StreamTables:
-    """Returns a stream's tables, created anew as long as nothing has been recorded.
+    """Returns a stream's tables, which are created again as long as nothing has been recorded.
 
     Raises:
         InputError: width, origin, arrival, zone or columns differ from those stored with the
-            recording (W4, W15).
+            recording.
         TableError: one of the tables is missing.
+
+    Rules: W4, W15
     """
     tables = open_stream_tables(config, name)
     if tables is None or not tables.binding:
@@ -246,7 +250,7 @@ def tuples_without_seals(config: Config, name: str) -> Table:
     """Returns the tuples of a stream whose seals are lost.
 
     Raises:
-        InputError: the seals are there, or the tuples are not.
+        InputError: the seals exist, or the tuples do not.
     """
     data = config.stream_table(name)
     windows = config.windows_table(name)
@@ -261,21 +265,24 @@ def tuples_without_seals(config: Config, name: str) -> Table:
 
 
 def create_seals(config: Config, name: str, stream: StreamConfig, data: Table) -> None:
-    """Creates the tables beside a stream's tuples, empty, with the settings in force."""
+    """Creates the other tables of a stream next to its tuples, empty, with the current settings."""
     create_stream(data.path, data.schema, _settings(stream, spark_schema(data.schema)))
     data.set_properties(format_property(TableKind.STREAM))
 
 
 def check_settings(tables: StreamTables, stream: StreamConfig, schema: StructType) -> None:
-    """Refuses settings under which the stream would become another one (W4, W15).
+    """Checks that the settings are compatible with the recorded stream.
 
-    Columns more than recorded are none of these where the settings take new columns.
+    Additional columns are accepted if the settings allow new columns.
 
     Raises:
         InputError: names the setting and both values.
+
+    Rules: W4, W15
     """
     stored = stored_settings(tables.windows)
-    # A source that may bring new columns may also have them in another order than the recording.
+    # A source that may bring new columns may also have its columns in another order than the
+    # recording.
     have = _event_types(spark_schema(tables.data.schema))
     want = _event_types(schema)
     same = have == want or (stream.new_columns == "take" and set(have) <= set(want))
@@ -302,11 +309,10 @@ def _settings(stream: StreamConfig, schema: StructType) -> dict[str, object]:
 
 @contextmanager
 def recording_lock(config: Config, name: str) -> Iterator[None]:
-    """Holds a stream for this recording, on this machine; the commits themselves are safe without
-    it.
+    """Locks a stream for this recording on this machine. Commits are safe even without the lock.
 
     Raises:
-        OverlapError: another recording of the stream is at work.
+        OverlapError: another recording of the stream is running.
     """
     path = (config.state / "streams" / f"{name}.lock").local()
     with file_lock(path, wait=False) as is_ours:

@@ -1,9 +1,11 @@
-"""Rows become tuples: types, arrival, window, event columns; or they are malformed, with the
-reason.
+"""Turns rows into tuples with types, arrival, window and event columns, or marks them as malformed
+with a reason.
 
-A row is malformed if it could not be read at all, if a value cannot have its column's type (see
-`declared_types`), if it has no arrival timestamp, or one before the grid's origin (W5). Times
-without a zone are read in the stream's zone (see `local_times`).
+A row is malformed if it could not be read, if a value cannot have its column's type (see
+`declared_types`), or if its arrival timestamp is missing or before the grid's origin. Times without
+a zone are interpreted in the stream's zone (see `local_times`).
+
+Rules: W5
 """
 
 from __future__ import annotations
@@ -51,15 +53,15 @@ _OF_THE_MOMENT = re.compile(
 )
 _WITH_COMMA = r"^\s*[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?\s*$"
 _NOT_FINITE = ('"NaN"', '"Infinity"', '"-Infinity"')
-"""Texts that Spark's parser of JSON makes of numbers that are not finite."""
+"""Texts that Spark's JSON parser returns for numbers that are not finite."""
 _YEAR_10000_US = 253_402_300_800_000_000
 _FORBIDDEN = set(" ,;{}()\n\t=")
 
 
 @contextmanager
 def session_of(spark: SparkSession, zone: str) -> Iterator[None]:
-    """Sets the session's time zone and what a recording's files need, and puts the session back as
-    it was.
+    """Sets the session's time zone and the options that recording needs, and restores the session
+    afterwards.
     """
     wanted = {
         "spark.sql.session.timeZone": zone,
@@ -80,10 +82,10 @@ def session_of(spark: SparkSession, zone: str) -> Iterator[None]:
 
 
 def parse_columns(name: str, columns: str | None) -> T.StructType | None:
-    """Returns declared columns as a schema, None if there are none. Needs a session.
+    """Returns declared columns as a schema; None if none are declared. Needs a session.
 
     Raises:
-        InputError: the text is not DDL.
+        InputError: the text is not valid DDL.
     """
     if columns is None:
         return None
@@ -114,7 +116,7 @@ def read_tuples(
     declared: T.StructType | None,
     raw: DataFrame,
 ) -> DataFrame:
-    """Returns the tuples of a source's rows, malformed ones among them.
+    """Returns the tuples of a source's rows, including malformed ones.
 
     Shape: `__file, __row, __reason, __payload, window_id, arrived_at`, event columns, and those of
     `NOTES` that may not be 0. `__reason` and `__payload` are null in a good tuple.
@@ -164,7 +166,7 @@ def read_tuples(
 
 @contextmanager
 def computing(name: str) -> Iterator[None]:
-    """Turns the failure of an expression of a stream's settings into an error that says so."""
+    """Turns the failure of an expression of a stream's settings into an `InputError`."""
     try:
         yield
     except PySparkException as error:
@@ -179,8 +181,8 @@ def computing(name: str) -> Iterator[None]:
 
 
 def may_change(stream: StreamConfig, tuples: DataFrame) -> bool:
-    """Returns whether the same rows may give other tuples when they are computed once more, as with
-    rand() or now().
+    """Returns whether the same rows may result in other tuples when they are computed again, for
+    example because of rand() or now().
     """
     expressions = " ".join([stream.arrived_at, *stream.select.values()])
     plan = tuples._jdf.queryExecution().analyzed()
@@ -195,18 +197,18 @@ def recorded_schema(tuples: T.StructType) -> T.StructType:
 
 
 def frame_of(spark: SparkSession, schema: T.StructType, paths: Sequence[str]) -> DataFrame:
-    """Returns the rows of Parquet files; without files a frame without rows."""
+    """Returns the rows of Parquet files; an empty frame if there are no files."""
     return spark.read.schema(schema).parquet(*paths) if paths else empty_frame(spark, schema)
 
 
 def untaken(tuples: DataFrame, files: Sequence[SourceFile], sealed_last: int | None) -> DataFrame:
-    """Leaves out what an earlier run has taken from files that had tuples waiting, or that have
-    grown since.
+    """Returns the tuples without those that an earlier run has already read, for files that had
+    waiting tuples or that have grown since.
 
     Args:
-        tuples: of the files, by index.
-        files: as they are read now.
-        sealed_last: last window that was sealed then: what lies behind it waited.
+        tuples: tuples of the files, by file index.
+        files: the files as they are read now.
+        sealed_last: last window that was sealed at that time; tuples of later windows waited.
     """
     pairs: list[Column] = []
     for index, file in enumerate(files):
@@ -220,8 +222,7 @@ def untaken(tuples: DataFrame, files: Sequence[SourceFile], sealed_last: int | N
 
 
 def check_event_columns(name: str, stream: StreamConfig, schema: T.StructType) -> None:
-    """Refuses event columns that cannot be recorded, and keys or an event timestamp that are not
-    among them.
+    """Checks that event columns can be recorded, and that keys and event timestamp are among them.
 
     Raises:
         InputError: names the column.
@@ -274,11 +275,11 @@ def _typed(
     decimal: str,
     zone: str,
 ) -> DataFrame:
-    """Returns columns cast to the declared types, and the first column whose text is there but has
-    no such value.
+    """Returns columns cast to the declared types, and for each row the first column whose text has
+    no value of its type.
 
-    A text that means null does so quoted too where the column is no text: it cannot mean anything
-    else there.
+    In a column that is not a text, a text that means null also means null if it is quoted, because
+    it has no other meaning there.
     """
     columns = {name: TypedValue(_quoted(name)) for name in contents.columns}
     # A failed cast and a text that means null both result in null. Only the first is an error.
@@ -305,7 +306,9 @@ def _rows(
     columns: Mapping[str, TypedValue],
     declared: T.StructType | None,
 ) -> DataFrame:
-    """Returns rows with typed columns; the first that is wrong is a reason too."""
+    """Returns rows with typed columns. The first wrong column becomes the reason, unless the row
+    has one already.
+    """
     reasons = [F.col(BAD)]
     for field in declared.fields if declared else []:
         why = f"column {field.name} is not {field.dataType.simpleString()}"
@@ -332,7 +335,7 @@ def _arrival(
     typed: DataFrame,
     events: Mapping[str, Column],
 ) -> TypedValue:
-    """Returns the arrival timestamp; a number counts seconds."""
+    """Returns the arrival timestamp; a number is interpreted as seconds."""
     arrived = F.expr(stream.arrived_at)
     given = typed.select(arrived).schema[0].dataType
     if isinstance(given, T.NumericType | T.BooleanType):
@@ -343,14 +346,14 @@ def _arrival(
         T.TimestampType(),
         stream.zone,
     )
-    # A local time that is an event column as well is counted as such.
+    # A local time that is also an event column is counted there.
     is_event = isinstance(given, T.TimestampNTZType) and stream.arrived_at.strip("` ") in events
     return replace(found, notes={}) if is_event else found
 
 
 def _with_point(text: Column) -> Column:
-    """Returns a number with a decimal comma as one with a decimal point; any other text is no
-    number then.
+    """Returns a number that has a decimal comma with a decimal point. Any other text becomes a text
+    that is not a number.
     """
     plain = F.regexp_replace(F.regexp_replace(text, r"\.", ""), ",", ".")
     return F.when(text.rlike(_WITH_COMMA), plain).when(text.isNotNull(), F.lit("no number"))
@@ -362,7 +365,8 @@ def _typed_json(
     zone: str,
 ) -> DataFrame:
     # The parser stops after the first value of a text. A list around the line, and another field
-    # after the list, make it read all of the line: more values make the list longer, or no JSON.
+    # after the list, make it read the whole line: more values make the list longer, or the text
+    # invalid.
     parts = T.StructType().add(_LINE, T.ArrayType(parsed_type(declared)))
     parts = parts.add(_END, T.BooleanType()).add(_CORRUPT, T.StringType())
     text = F.concat(F.lit(f'{{"{_LINE}":['), F.col(RAW), F.lit(f'],"{_END}":true}}'))
@@ -372,7 +376,7 @@ def _typed_json(
     line = F.get(values, F.lit(0))
     is_one = F.col(f"__parsed.{_END}") & (F.size(values) == F.lit(1)) & line.isNotNull()
     is_one &= F.col(f"__parsed.{_CORRUPT}").isNull()
-    # The parser leaves out a value that has another type, and keeps the others of the line.
+    # The parser omits a value that has another type, and keeps the others of the line.
     named = F.when(F.size(values) == F.lit(1), F.coalesce(*_unread(line, declared)))
     no_json = F.lit("line is not JSON with the declared columns")
     reason = F.when(~or_false(is_one), F.coalesce(named, no_json))
@@ -414,9 +418,7 @@ def _unread(
 
 
 def _event_expressions(name: str, stream: StreamConfig, read: list[str]) -> dict[str, Column]:
-    """Returns event columns as expressions; a source column that would be the arrival column is
-    that already.
-    """
+    """Returns event columns as expressions, without a source column that is the arrival column."""
     kept = read if stream.keep is None else stream.keep
     unknown = excluding(kept, read)
     if unknown:
@@ -457,7 +459,7 @@ def _with_window(
         F.col(BAD),
         F.when(arrived.isNull(), F.lit("no arrival timestamp")),
         F.when(arrived_us < F.lit(grid.origin_us), F.lit("arrival before the origin of the grid")),
-        # The times of its window have to be ones that Python has.
+        # The times of its window must be representable in Python.
         F.when(
             arrived_us > F.lit(_YEAR_10000_US - grid.width_us),
             F.lit("arrival after the year 9999"),

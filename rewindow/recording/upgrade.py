@@ -1,12 +1,12 @@
-"""Upgrade: repairs the seals of a stream, and its table of data files.
+"""Repairs the seals of a stream and its table of data files.
 
-Every window is read once, and its digests are compared with its seal. A damaged seal whose window
-still matches it is made again. A window that does not match keeps its seal and is named; every
-other window can be used. Files that have no row in the table of data files, because the table is
-gone or another program has written them (such as by compacting the stream), are noted once all
-windows match their seals. Nothing is deleted: Delta keeps the versions from before. Each step can
-be repeated, so that a run that dies can be started again; of a stream without a fault no tuple is
-read.
+Every window is read once, and its digests are compared with its seal. A damaged seal is written
+again if the window still matches it. A window that does not match keeps its seal and is listed;
+every other window can be used. Files without a row in the table of data files, because that table
+is missing or another program has written them (for example by compacting the stream), are noted if
+all windows match their seals. Nothing is deleted: Delta keeps the earlier versions. Each step can
+be repeated, so a run that dies can be started again. If a stream has no fault, none of its tuples
+are read.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _EVERY_WINDOW = WindowRange(-(1 << 62), 1 << 62)
 
 @dataclass
 class UpgradeResult:
-    """What the upgrade of a stream came to.
+    """Result of the repair of a stream.
 
     Attributes:
-        resealed: windows whose damaged seals were made again.
-        files: data files that were noted.
-        differing: windows whose tuples are not what their seals say, as [first, last] pairs.
-        already: nothing had to be done, and no tuple was read.
+        resealed: number of windows whose damaged seals were written again.
+        files: number of data files that were noted.
+        differing: windows whose tuples do not match their seals, as [first, last] pairs.
+        already: nothing needed repair, and no tuple was read.
     """
 
     stream: str
@@ -57,7 +57,7 @@ class UpgradeResult:
     already: bool = False
 
     def lines(self) -> list[str]:
-        """Returns what a person should read."""
+        """Returns the lines to print."""
         if self.already:
             return [f"{self.stream}: nothing to repair"]
         lines = [
@@ -74,11 +74,11 @@ class UpgradeResult:
 
 
 def upgradable(config: Config, names: Sequence[str]) -> list[str]:
-    """Returns the streams to repair: those that are named, all of a named application, or all that
-    there are.
+    """Returns the streams to repair: the named ones, all of a named application, or all existing
+    ones if no name is given.
 
     Raises:
-        InputError: there is no such stream or application.
+        InputError: the stream or application does not exist.
     """
     known = sealed_streams(config.state / "streams")
     found: set[str] = set()
@@ -101,7 +101,7 @@ def upgrade_stream(spark: SparkSession, config: Config, name: str) -> UpgradeRes
     """Repairs a stream's seals and its table of data files, and returns the result.
 
     Raises:
-        TableError: a table is not there, or has the format of another version.
+        TableError: a table does not exist, or has the format of another version.
         OverlapError: the stream is being recorded.
     """
     with recording_lock(config, name):
@@ -123,13 +123,13 @@ def upgrade_stream(spark: SparkSession, config: Config, name: str) -> UpgradeRes
 
 
 def _stored_seals(windows: Table) -> pa.Table:
-    """Returns the seals as they are."""
+    """Returns the seals as stored."""
     rows = query("select * from w where window_id is not null order by window_id", w=windows)
     return rows.select(WINDOWS_SCHEMA.names).cast(WINDOWS_SCHEMA)
 
 
 def _is_whole(data: Table, seals: pa.Table) -> bool:
-    """Returns whether all files of a stream are noted and all its seals are whole."""
+    """Returns whether all files of a stream are noted and none of its seals is damaged."""
     if not (Table.exists(files_path(data.path)) and pc.all(intact(seals)).as_py() is not False):
         return False
     noted = noted_files(Table.open(files_path(data.path)))
@@ -137,8 +137,8 @@ def _is_whole(data: Table, seals: pa.Table) -> bool:
 
 
 class _Compared(NamedTuple):
-    """Seals by what their windows hold: ones made again, ones that were whole already, and ones
-    that do not match.
+    """Seals by the result of the comparison with their windows: written again, undamaged, and
+    different.
     """
 
     resealed: pa.Table
@@ -147,7 +147,7 @@ class _Compared(NamedTuple):
 
 
 def _compare(spark: SparkSession, data: Table, seals: pa.Table) -> _Compared:
-    """Holds every seal against its window, over the columns that the stream had when it was
+    """Compares every seal with its window, over the columns that the stream had when the window was
     sealed.
     """
     none = seals.slice(0, 0)
@@ -173,8 +173,8 @@ def _compare(spark: SparkSession, data: Table, seals: pa.Table) -> _Compared:
 
 
 def _names_in(columns: str | None, data: Table) -> set[str] | None:
-    """Returns the event columns that a seal names; None when that text is damaged, or names what
-    the table lacks.
+    """Returns the event columns that a seal names; None if that text is damaged or names columns
+    that the table lacks.
     """
     try:
         names = set(json.loads(columns or ""))
@@ -184,7 +184,7 @@ def _names_in(columns: str | None, data: Table) -> set[str] | None:
 
 
 def _digests(spark: SparkSession, data: Table, names: set[str]) -> pa.Table:
-    """Returns what the windows hold: tuples and digests."""
+    """Returns number of tuples and digests of the windows."""
     frame = read_windows(spark, data, _EVERY_WINDOW)
     exclude = {*NOT_DIGESTED, *(set(frame.columns) - names)}
     found = frame.groupBy("window_id").agg(*digest_columns(frame.schema, exclude)).toArrow()
@@ -194,7 +194,7 @@ def _digests(spark: SparkSession, data: Table, names: set[str]) -> pa.Table:
 
 
 def _places(seals: pa.Table, found: pa.Table) -> pa.Array:
-    """Returns for every seal the row of what its window holds; of an empty window that is the last
+    """Returns, for every seal, the row with the digests of its window; for an empty window the last
     row.
     """
     places = pc.index_in(
@@ -205,7 +205,7 @@ def _places(seals: pa.Table, found: pa.Table) -> pa.Array:
 
 
 def _matching(seals: pa.Table, found: pa.Table) -> pa.ChunkedArray:
-    """Returns for every seal whether its window holds what it says."""
+    """Returns, for every seal, whether its window matches it."""
     now = found.take(_places(seals, found))
     exact = pc.and_(
         pc.equal(seals["tuples"], now["tuples"]),
@@ -221,8 +221,8 @@ def _note_files(data: Table) -> int:
 
 
 def _resealed(old: pa.Table, found: pa.Table, data: Table, columns: str) -> pa.Table:
-    """Returns new seals that replace damaged ones; generation, time and version of the sealing
-    stay.
+    """Returns new seals that replace damaged ones, with the same generation, time and version of
+    the sealing.
     """
     now = found.take(_places(old, found)).select(["tuples", "digest", "float_digest"])
     for name in ("window_id", "sealed_at", "data_version", "generation"):

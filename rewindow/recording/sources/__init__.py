@@ -1,1 +1,1 @@
-"""Sources: what a stream is recorded from, a module each; `source` says what each answers."""
+"""Sources from which a stream is recorded, one module each. `source` defines their interface."""

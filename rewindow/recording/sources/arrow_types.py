@@ -1,4 +1,4 @@
-"""How a column of a file becomes a column of a stream: one table, Arrow type x wanted type.
+"""Converts columns of a file to columns of a stream, by Arrow type and wanted type.
 
 | | the values | such as |
 |---|---|---|
@@ -27,8 +27,9 @@ ABSENT = "__absent"
 TWICE = "__twice"
 LEFT_OUT = "__left_out"
 NOTES = (CUT, ABSENT, TWICE, LEFT_OUT)
-"""Counts of a source's values: digits that were cut, local times that do not exist, and
-that exist twice, and values of fields that a nested column of the recording does not have."""
+"""Counts of a source's values: digits that were cut, local times that do not exist, local times
+that exist twice, and values of fields that a nested column of the recording does not have.
+"""
 _SIGNED = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
@@ -43,7 +44,7 @@ _SIGNED = {
 
 
 def spark_type(kind: pa.DataType) -> pa.DataType:
-    """Returns the type under which Spark reads a column; nanoseconds become microseconds, also
+    """Returns the type under which Spark reads a column. Nanoseconds become microseconds, also
     within lists.
     """
     if isinstance(kind, pa.BaseExtensionType):
@@ -67,7 +68,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def wider_type(first: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Returns the type that has the values of two, part by part; None where none has them."""
+    """Returns a type that can represent the values of two types, part by part; None if none can."""
     both = [
         pa.schema([("x", first)]),
         pa.schema([("x", other)]),
@@ -91,11 +92,11 @@ def converted(
     Args:
         array: values of a file's column.
         wanted: a type that Spark has.
-        zone: of local times that become instants.
-        notes: what is counted, by one of `NOTES`.
+        zone: zone of local times that become instants.
+        notes: counts by name in `NOTES`, to which this call adds.
 
     Raises:
-        pa.ArrowInvalid: the table refuses it.
+        pa.ArrowInvalid: the table above rejects the conversion.
     """
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
@@ -114,7 +115,7 @@ def converted(
     if wider is None or (wider == pa.string() and wanted != wider):
         raise pa.ArrowInvalid(f"{kind} is another kind of value than {wanted}")
     cast = array.cast(wanted)
-    # The cast itself refuses integers that do not fit, and fractions as integers, but no others.
+    # The cast rejects integers that do not fit, and fractions as integers, but nothing else.
     same = pc.equal(cast.cast(kind, safe=False), array)
     if pa.types.is_floating(kind):
         same = pc.or_(same, pc.is_nan(array))
@@ -161,7 +162,7 @@ def _timestamps(
     given = array.type
     times = array.cast(pa.int64()).cast(pa.timestamp(given.unit))
     if given.unit == "ns":
-        # A cast alone would cut times before 1970 towards 1970.
+        # A cast alone would round times before 1970 towards 1970.
         whole = pc.floor_temporal(times, unit="microsecond")
         notes[CUT] += pc.sum(pc.not_equal(whole, times)).as_py() or 0
         times = whole
@@ -169,7 +170,8 @@ def _timestamps(
     if given.tz is not None and wanted.tz is None:
         raise pa.ArrowInvalid("an instant may have the local time of another one")
     if given.tz is None and wanted.tz is not None:
-        # Of two instants Spark takes the first too; a local time that does not exist is an error.
+        # Spark also chooses the first of two instants. A local time that does not exist is an
+        # error.
         last = pc.assume_timezone(times, zone, ambiguous="latest")
         times = pc.assume_timezone(times, zone, ambiguous="earliest")
         notes[TWICE] += pc.sum(pc.not_equal(times, last)).as_py() or 0

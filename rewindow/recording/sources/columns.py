@@ -1,5 +1,5 @@
-"""Which columns of a source are read: those declared, else those recorded before, else those of its
-first file.
+"""Chooses the columns of a source to read: the declared ones, otherwise those recorded before,
+otherwise those of its first file.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _OWN = ("window_id", "offset", "arrived_at")
 
 
 def takes_what_appears(stream: StreamConfig, declared: Sequence[str] | None) -> bool:
-    """Returns whether a column that appears in the source is one of the stream's: where the
-    settings name none.
+    """Returns whether a column that appears in the source later becomes a column of the stream. It
+    does if the settings do not name columns.
     """
     return declared is None and stream.keep is None
 
@@ -38,10 +38,10 @@ def choose_columns(
     declared: Sequence[str] | None,
     recorded: pa.Schema | None,
 ) -> SourceContents:
-    """Returns the contents with the columns to read: those declared, else those recorded before,
-    else the first file's.
+    """Returns the contents with the columns to read: the declared ones, otherwise those recorded
+    before, otherwise the first file's.
 
-    Columns that appeared later are reported, or taken, as the setting `new_columns` says.
+    Depending on the setting `new_columns`, columns that appeared later are reported or recorded.
     """
     schemas, gained = _without_gained_fields(stream, schemas, recorded)
     if gained:
@@ -94,8 +94,8 @@ def _without_gained_fields(
     schemas: list[tuple[str, pa.Schema]],
     recorded: pa.Schema | None,
 ) -> tuple[list[tuple[str, pa.Schema]], list[str]]:
-    """Returns schemas whose nested columns lack the fields that they have gained since they were
-    recorded, and the names of these: a recorded column keeps its type.
+    """Returns the schemas without the fields that nested columns have gained since they were
+    recorded, and the names of these fields. A recorded column keeps its type.
     """
     kinds = {field.name: field.type for field in recorded or []}
     gained: list[str] = []
@@ -124,8 +124,8 @@ def _leaves(kind: pa.DataType, path: str) -> dict[str, str]:
 
 
 def as_declared(contents: SourceContents, declared: StructType | None) -> SourceContents:
-    """Returns the contents with the declared types of columns where these have all values of their
-    files' types, so that each file is read as the declared type and not as the first file's.
+    """Returns the contents with the declared types of columns, if these can represent all values of
+    the files' types. Then each file is read as the declared type, not as the first file's type.
     """
     if declared is None or not contents.schema.names:
         return contents
@@ -141,8 +141,10 @@ def _common_fields(
     schemas: Sequence[tuple[str, pa.Schema]],
     recorded: pa.Schema | None,
 ) -> dict[str, pa.Field]:
-    """Returns the columns of all files: as the first file has them that knows their type, but
-    instants where a file has these; a column without a type as it was recorded before.
+    """Returns the columns of all files.
+
+    A column has the type of the first file that knows it, but is an instant if it is one in any
+    file. A column without a type in every file gets its recorded type.
     """
     fields: dict[str, pa.Field] = {}
     for _, schema in schemas:
@@ -158,10 +160,10 @@ def _common_fields(
 
 
 def _check_names(name: str, fields: Sequence[pa.Field]) -> None:
-    """Refuses columns whose names Spark takes for one.
+    """Checks that no two columns have names that are the same for Spark.
 
     Raises:
-        InputError: names two, and columns that can be recorded.
+        InputError: names both, and columns that can be recorded.
     """
     single: dict[str, pa.Field] = {}
     for field in fields:
@@ -216,11 +218,11 @@ def _reported(name: str, new: list[str], schemas: list[tuple[str, pa.Schema]]) -
 
 
 def _can_be_recorded(kind: pa.DataType, *, or_empty: bool = False) -> bool:
-    """Returns whether Delta has a type: it has no times of day, durations, half floats and the
-    like.
+    """Returns whether Delta can store a type. Times of day, durations and half floats, for example,
+    cannot be stored.
 
     Args:
-        or_empty: a column without a type, which holds nothing, will get one from the settings.
+        or_empty: accept a column without type and values, because it gets a type from the settings.
     """
     if pa.types.is_nested(kind):
         inside = [kind.field(index) for index in range(kind.num_fields)]

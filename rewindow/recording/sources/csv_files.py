@@ -1,4 +1,4 @@
-"""CSV files as source: every column is text until the stream's settings give it a type."""
+"""CSV files as a source: every column is text until the stream's settings assign a type."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CsvSource(FileSource):
     lines = "rows may be longer in quotes"
 
     def check(self) -> None:
-        """See Source: without a header the settings must name the columns, and a delimiter is one
+        """See Source. Without a header the settings must name the columns; a delimiter is a single
         character.
         """
         if not self.stream.header and self.stream.columns is None:
@@ -89,8 +89,8 @@ def _check_first_row(
     columns: Sequence[str],
     declared: Sequence[str] | None,
 ) -> None:
-    """Refuses a first row that another delimiter splits, or that holds values where names are
-    expected.
+    """Checks that the first row is divided by the configured delimiter and contains names, not
+    values.
 
     Raises:
         InputError: names the setting that is wrong.

@@ -1,12 +1,12 @@
-"""A Delta table as source: what it has gained since a version, read from its log.
+"""A Delta table as a source: reads the rows added since a version, using the table's log.
 
-Only commits that changed data count, so OPTIMIZE brings nothing new. A commit that took rows away,
-wrote them again or brought them back (DELETE, UPDATE, MERGE, overwrite, RESTORE) is refused by
-name: a recorded stream only grows, and its files do not tell which of their rows are new. With
-`changed_rows = "skip"` such commits are passed over and reported.
+Only commits that changed data count, so OPTIMIZE adds nothing new. A commit that removed, rewrote
+or restored rows (DELETE, UPDATE, MERGE, overwrite, RESTORE) stops the recording with an error that
+names it: a recorded stream only grows, and the table's files do not show which of their rows are
+new. With `changed_rows = "skip"` such commits are skipped and reported.
 
-When files that are still needed were compacted and vacuumed, the whole table is read and held
-against what is recorded.
+If files that are still needed were compacted and vacuumed, the whole table is read and compared
+with the recorded tuples.
 """
 
 from __future__ import annotations
@@ -40,23 +40,25 @@ from rewindow.storage.fields import retyped
 
 _SHOWN = 5
 _ABSOLUTE = re.compile(r"^(?:[a-z][a-z0-9+.-]+:(?://)?(?=/)|(?=/))")
-"""The scheme of a file's path outside of its table's folder; files in a store are not read."""
+"""Scheme of the path of a file outside of its table's folder; files in an object store are not
+read.
+"""
 
 _WITHOUT_ZONE = re.compile(r"\d{4,}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?")
 _OF_DELTA_RS = re.compile(r"\.\d{6}$")
-"""How delta-rs ends a time, which it writes in UTC; Spark leaves out zeros at the end."""
+"""End of a timestamp that delta-rs wrote, always in UTC. Spark omits trailing zeros."""
 
 
 @dataclass(frozen=True)
 class DeltaFiles:
-    """What is to be read from a Delta table now.
+    """The files to read from a Delta table.
 
     Attributes:
         version: the table's version that is read.
         schema: its columns.
-        files: its files: those that waited, then those added, in the order of the log.
-        warnings: what is not taken, or was read otherwise than usual.
-        whole: whether these are all rows of the table.
+        files: files with waiting tuples, then added files, in the order of the log.
+        warnings: texts about rows that are not read, or were read in an unusual way.
+        whole: whether the files contain all rows of the table.
     """
 
     version: int
@@ -68,7 +70,7 @@ class DeltaFiles:
 
 @source("delta")
 class DeltaSource(FileSource):
-    """A Delta table: its files are Parquet, its log says which of them are new."""
+    """A Delta table: its files are Parquet, and its log shows which of them are new."""
 
     settings: ClassVar[frozenset[str]] = frozenset({"new_columns", "changed_rows"})
 
@@ -131,12 +133,13 @@ def find_delta_files(
         name: the stream, for messages.
         path: folder of the table.
         position: what was read before.
-        skip_changes: whether commits that changed rows are passed over.
-        zone: the zone of partition times that have none, which are refused without it.
+        skip_changes: whether to skip commits that changed rows.
+        zone: zone of partition times that have none; without it such times are an error.
 
     Raises:
-        InputError: the table is not there, has a feature that its files alone do not show, changed
-            rows, lacks files, or its log no longer reaches back to the position.
+        InputError: the table does not exist, uses a feature that cannot be read from its files
+            alone, changed rows, lacks files, or its log no longer contains the commits since the
+            position.
     """
     try:
         table = Table.open(str(path))
@@ -199,10 +202,10 @@ def _check_plain(name: str, table: Table) -> None:
 
 
 def _active(name: str, table: Table, times: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns the files of a table's newest version, all of them there.
+    """Returns the files of a table's newest version, after checking that all exist.
 
     Raises:
-        InputError: names those that are not.
+        InputError: names the missing files.
     """
     actions = pa.table(table.delta.get_add_actions(flatten=False)).to_pylist()
     actions.sort(key=lambda action: (action["modification_time"], unquote(action["path"])))
@@ -228,7 +231,7 @@ def _active(name: str, table: Table, times: Sequence[str]) -> list[dict[str, Any
 
 
 def _times_of_partitions(table: Table) -> list[str]:
-    """Returns the columns by which a table is partitioned that are instants."""
+    """Returns the partition columns of a table that are instants."""
     times = []
     for column in table.delta.metadata().partition_columns:
         kind = table.schema.field(column).type
@@ -238,8 +241,8 @@ def _times_of_partitions(table: Table) -> list[str]:
 
 
 def _logged_values(log: Path) -> dict[str, dict[str, str | None]]:
-    """Returns the partition values of a log's files as text: delta-rs parses them, and takes a
-    time without a zone for UTC.
+    """Returns the partition values of a log's files as text. The parsed values of delta-rs cannot
+    be used, because it interprets a time without a zone as UTC.
     """
     rows: list[dict[str, Any]] = []
     for file in log.rglob("*.parquet"):
@@ -258,7 +261,7 @@ def _texts(values: dict[str, Any]) -> dict[str, str | None]:
 
 
 _NO_CHANGE: dict[str, Any] = {"dataChange": False}
-"""Stands for an action that a line of the log does not have."""
+"""Replaces an action that a line of the log does not have."""
 
 
 def _since(
@@ -266,8 +269,8 @@ def _since(
     table: Table,
     position: SourcePosition,
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Returns the files that commits after a position appended, and the names of commits that
-    changed rows.
+    """Returns the files that commits after a position appended, and descriptions of the commits
+    that changed rows.
     """
     adds: list[dict[str, Any]] = []
     changes: list[str] = []
@@ -283,7 +286,7 @@ def _since(
                 appended.append({**add, "path": unquote(add["path"])})
             is_change |= action.get("remove", _NO_CHANGE).get("dataChange", True)
             operation = operation or action.get("commitInfo", {}).get("operation")
-        # A commit that only adds may bring back older files.
+        # A commit that only adds files may restore older ones.
         if is_change or (operation == "RESTORE" and appended):
             changes.append(f"version {number} ({operation or 'unknown operation'})")
         else:
@@ -335,8 +338,8 @@ def _source_file(
 
 
 def _with_zone(name: str, column: str, text: str | None, zone: str | None) -> str | None:
-    """Returns a partition's time with its zone, where the log has none: that of the session that
-    wrote it, or UTC if delta-rs did.
+    """Returns the time of a partition with its zone. If the log has none, it is UTC for delta-rs,
+    otherwise the zone of the session that wrote it, which the setting must name.
 
     Raises:
         InputError: no zone is set.

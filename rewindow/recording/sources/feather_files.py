@@ -1,4 +1,4 @@
-"""Feather files as source, which are Arrow IPC files: their columns have types of their own."""
+"""Feather files as a source. They are Arrow IPC files, whose columns are typed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from rewindow.recording.sources.typed_rows import columns_inside, rows_as, schem
 
 @source("feather")
 class FeatherSource(FileSource):
-    """Feather files of version 2, also in zip files; their buffers may be compressed, the files
-    themselves not.
+    """Feather files of version 2, also in zip files. Their buffers may be compressed, but not the
+    files.
     """
 
     suffixes: ClassVar[frozenset[str]] = frozenset({".feather", ".arrow"})

@@ -1,12 +1,14 @@
-"""Published error tuples as source: they are fed back, each once, under a new window (R94, X15).
+"""Published error tuples as a source: each is fed back once, in a new window.
 
     [streams.again]
     source = "errors:shop.split.rejected"
     arrived_at = "arrived_at"
 
-A tuple arrives when it is fed back and keeps its columns. Beside them it says where it came from;
-what the recorded stream has of these references is not fed back again, so a run that dies is run
-once more.
+A tuple keeps its columns and arrives when it is fed back. Additional columns refer to its origin.
+Tuples whose references are already in the recorded stream are not fed back again, so a run that
+died can be repeated.
+
+Rules: R94, X15
 """
 
 from __future__ import annotations
@@ -41,14 +43,14 @@ _ARRIVED = pa.field("arrived_at", pa.timestamp("us", "UTC"))
 
 @source("errors")
 class FedBackSource(FileSource):
-    """The error tuples of a published error port that have not been fed back yet, in the order of
-    their windows.
+    """Error tuples of a published error port that have not been fed back yet, in the order of their
+    windows.
     """
 
     _rows = pa.table({})
 
     def check(self) -> None:
-        """See Source: there is nothing to be set."""
+        """See Source. This source has no settings to check."""
         self._table = location(self.place.removeprefix(ERRORS))
 
     def scan(
@@ -57,7 +59,7 @@ class FedBackSource(FileSource):
         declared: Sequence[str] | None,
         recorded: pa.Schema | None,
     ) -> SourceContents:
-        """See Source: one part, the tuples whose references the recorded stream does not have."""
+        """See Source. Returns one part with the tuples whose references are not recorded yet."""
         table = self._opened()
         new, warnings = self._unfed(table)
         self._rows, complete_us = self._arriving(new, position)
@@ -110,8 +112,8 @@ class FedBackSource(FileSource):
         return table
 
     def _unfed(self, table: Table) -> tuple[pa.Table, list[str]]:
-        """Returns the tuples of windows of which none was fed back, and a warning of those
-        published anew since.
+        """Returns the tuples of windows from which none was fed back yet, and a warning about
+        windows that were published again since they were fed back.
         """
         replay = quoted(COLUMNS.names[0])
         own = self._table.with_name(self.name)
@@ -143,11 +145,12 @@ class FedBackSource(FileSource):
         ]
 
     def _arriving(self, new: pa.Table, position: SourcePosition) -> tuple[pa.Table, int]:
-        """Returns tuples as they arrive now, and the time up to which nothing more can come.
+        """Returns tuples with their new arrival, and the time up to which no more tuples can
+        arrive.
 
-        They arrive at the end of the newest window that has ended, so that this run can seal it.
-        Where it is sealed already, they arrive in the open one, and wait: the next run feeds them
-        back.
+        They arrive at the end of the newest window that has ended, so that this run can seal it. If
+        it is already sealed, they arrive in the open window and wait there until the next run feeds
+        them back.
         """
         grid = self.stream.grid
         now_us = time.time_ns() // 1000

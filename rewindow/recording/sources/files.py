@@ -1,8 +1,8 @@
-"""Where a source's rows are: files, folders, patterns, members of zip files, files inside installed
-packages.
+"""Finds the files of a source: files, folders, patterns, members of zip files, files inside
+installed packages.
 
-The order of a source's files is fixed by their names, and a row's position is file and row number;
-both decide ties between tuples that arrived at the same time.
+The order of a source's files is the order of their names, and a row's position is file and row
+number. Both decide the order of tuples that arrived at the same time.
 """
 
 from __future__ import annotations
@@ -43,15 +43,14 @@ _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
 class FileSource:
-    """What sources of files have in common; a source of a format is one with its own columns and
-    rows.
-    """
+    """Base class of sources that read files. A subclass for a format defines columns and rows."""
 
     suffixes: ClassVar[frozenset[str]] = frozenset()
     settings: ClassVar[frozenset[str]] = frozenset()
     lines: ClassVar[Literal["no", "each a row", "rows may be longer in quotes"]] = "no"
-    """Whether a row is a line of its file's bytes, so that a file that has grown is read on from
-    its old end."""
+    """Whether each row is a line of the file's bytes. If so, reading a file that has grown resumes
+    at its old end.
+    """
 
     def __init__(self, name: str, stream: StreamConfig, place: str) -> None:
         self.name = name
@@ -60,18 +59,20 @@ class FileSource:
 
     @classmethod
     def is_at(cls, path: Path) -> bool:
-        """See Source: its name tells."""
+        """See Source. The file name determines the format."""
         return False
 
     def check(self) -> None:
-        """See Source: every value of its settings will do."""
+        """See Source. Every value of its settings is valid."""
 
     def frame(self, spark: SparkSession, contents: SourceContents) -> DataFrame | None:
-        """See Source: Spark reads nothing by itself."""
+        """See Source. Spark does not read these files directly."""
         return None
 
     def files(self) -> list[SourceFile]:
-        """Returns its files, see find_source_files; those of plain lines say so."""
+        """Returns its files, see find_source_files, with a mark on those that consist of
+        uncompressed lines.
+        """
         files = find_source_files(self.name, self.place, self.suffixes)
         if self.lines == "no" or not _keeps_line_ends(self.stream.encoding):
             return files
@@ -81,8 +82,8 @@ class FileSource:
         ]
 
     def contents(self, position: SourcePosition) -> SourceContents:
-        """Returns the files that are to be read after what was taken before, their columns not
-        chosen yet.
+        """Returns the files to read after those that were already read, without a choice of columns
+        yet.
         """
         files = self.files()
         present = [file for file in files if file.size]
@@ -103,8 +104,8 @@ class FileSource:
         )
 
     def typed_files(self, contents: SourceContents) -> list[SourceFile]:
-        """Returns the files whose columns count where each has its own types: the first one, and
-        those to read.
+        """Returns the files whose columns are considered if each file has its own types: the first
+        one, and those to read.
         """
         first = contents.present[0]
         return [first, *(file for file in contents.files if file is not first)]
@@ -114,8 +115,8 @@ class FileSource:
         contents: SourceContents,
         declared: Sequence[str] | None,
     ) -> list[SourceFile]:
-        """Returns the files whose columns count: the first one, and, where its names are not given,
-        those to read.
+        """Returns the files whose columns are considered: the first one, and also those to read if
+        neither the settings nor a declaration names the columns.
         """
         first = contents.present[0]
         more = contents.files if takes_what_appears(self.stream, declared) else []
@@ -132,7 +133,7 @@ def _all_empty(place: str, files: Sequence[SourceFile]) -> InputError:
 
 
 def _keeps_line_ends(encoding: str) -> bool:
-    """Returns whether the byte of a line end means nothing else in an encoding."""
+    """Returns whether the byte of a line end has only this meaning in an encoding."""
     name = codecs.lookup(encoding).name
     return name in ("utf-8", "ascii") or name.startswith(("iso8859", "cp125"))
 
@@ -145,7 +146,7 @@ def find_source_files(name: str, source: str, suffixes: Collection[str]) -> list
     """Returns the files of a source, in order of their names.
 
     Raises:
-        InputError: the source, the package or a file in it is not there, or holds nothing with
+        InputError: the source, the package or the file in it does not exist, or no file has one of
             these suffixes.
     """
     paths = (
@@ -174,8 +175,8 @@ def _on_disk(source: str) -> list[Path]:
 
 
 def _nothing_at(name: str, source: str, suffixes: Collection[str]) -> InputError:
-    """Returns the error for a source without files: it is not there, an empty folder, or a pattern
-    without a match.
+    """Returns the error for a source without files: it does not exist, is an empty folder, or is a
+    pattern without a match.
     """
     path = Path(source)
     wanted = " or ".join(sorted(suffixes))
@@ -208,7 +209,7 @@ def _nothing_at(name: str, source: str, suffixes: Collection[str]) -> InputError
 
 
 def unreadable(path: Path, error: OSError) -> InputError:
-    """Returns the error for a source file that the operating system does not let us read."""
+    """Returns the error for a source file that the process may not read."""
     why = os.strerror(error.errno).lower() if error.errno else str(error)
     return InputError(
         f'source file "{path}" cannot be read: {why}',
@@ -217,8 +218,8 @@ def unreadable(path: Path, error: OSError) -> InputError:
 
 
 def _in_package(name: str, source: str, suffixes: Collection[str]) -> Path:
-    """Returns a file of an installed package; the package is not imported, which may fail or take
-    long.
+    """Returns a file of an installed package. The package is not imported, because that may fail or
+    be slow.
     """
     package, _, inside = source.removeprefix(PACKAGE).partition("/")
     try:
@@ -247,7 +248,7 @@ def _files_of(path: Path, suffixes: Collection[str]) -> list[SourceFile]:
     compression = _COMPRESSED.get(path.suffix.lower())
     told = Path(path.stem).suffix.lower() if compression else path.suffix.lower()
     if told not in suffixes and any(told in cls.suffixes for cls in known_sources().values()):
-        return []  # Of another format; a suffix that tells none may be of this one.
+        return []  # Another format. A suffix without a known format is read as this one.
 
     def opened() -> IO[bytes]:
         try:

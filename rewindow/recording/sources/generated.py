@@ -1,4 +1,4 @@
-"""Source that records a generator: Spark's tasks compute its tuples (O145 to O147).
+"""Source that records a generator, whose tuples are computed by Spark tasks.
 
     [streams.sensors]
     format = "generator"
@@ -8,6 +8,8 @@
 
 A source that ends with ".py" is a Python file with a generator. The number of a row follows from
 its window and its position in it, so it does not depend on tasks or on the recording.
+
+Rules: O145 to O147
 """
 
 from __future__ import annotations
@@ -44,9 +46,9 @@ if TYPE_CHECKING:
 _WINDOW_ROWS = 1_000_000_000
 """Row numbers that are reserved for each window of a part."""
 _TUPLE_BYTES = 100
-"""Assumed size of a tuple."""
+"""Assumed size of a tuple, in bytes."""
 TUPLES_PER_TASK = 500_000
-"""About the number of tuples that a Spark task computes."""
+"""Approximate number of tuples that a Spark task computes."""
 
 
 @source("generator")
@@ -57,7 +59,7 @@ class GeneratorSource(FileSource):
     _windows = range(0)
 
     def check(self) -> None:
-        """See Source: creates the generator with its properties."""
+        """See Source. Creates the generator with its properties."""
         kind = GENERATORS.get(self.stream.source) or class_in_file(
             self,
             Generator,
@@ -75,7 +77,9 @@ class GeneratorSource(FileSource):
         declared: Sequence[str] | None,
         recorded: pa.Schema | None,
     ) -> SourceContents:
-        """See Source: the windows after the last sealed one, as a `SourceFile` for each part."""
+        """See Source. Returns the windows after the last sealed one, with a `SourceFile` for each
+        part.
+        """
         grid = self.stream.grid
         every = self.generator.window_range
         sealed = position.sealed_last
@@ -127,12 +131,12 @@ class GeneratorSource(FileSource):
             )
 
     def frame(self, spark: SparkSession, contents: SourceContents) -> DataFrame | None:
-        """See Source: each task computes some parts of windows."""
+        """See Source. Each task computes some parts of windows."""
         generator = self.generator
         columns = contents.schema
         parts = generator.parts
         begin = self._windows.start
-        # The first part is computed here as well, so that errors occur before Spark runs tasks.
+        # The first part is also computed here, so that errors occur before Spark runs tasks.
         schema = spark_schema(
             numbered_rows(
                 generator,

@@ -1,4 +1,4 @@
-"""Files of JSON lines as source: a row is a line, which Spark reads by the columns of the
+"""Files of JSON lines as a source: each row is a line, which Spark parses with the columns in the
 settings.
 """
 
@@ -25,7 +25,7 @@ class JsonSource(FileSource):
     lines = "each a row"
 
     def check(self) -> None:
-        """See Source: lines do not say their types."""
+        """See Source. The settings must name columns, because JSON lines have no types."""
         if self.stream.columns is None:
             raise InputError(
                 f'stream "{self.name}" has a JSON source and no columns',

@@ -1,7 +1,10 @@
-"""A Python file with an input operator as source: it is asked for the tuples of each window (X45).
+"""A Python file with an input operator as a source: the operator is called for the tuples of each
+window.
 
-Nothing of a sealed window is asked for again; what a run that died had emitted for later ones is
-asked for anew.
+It is not called again for a sealed window. For later windows it is called again, even if a run that
+died had called it.
+
+Rules: X45
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ _OWN = ("operator", "begin", "end")
 
 @source("operator")
 class OperatorSource(FileSource):
-    """An `InputOperator`; `source_settings` say from when to when it is called, the others are its
+    """An `InputOperator`. Its `source_settings` have the times between which it is called, and its
     properties.
     """
 
@@ -43,7 +46,7 @@ class OperatorSource(FileSource):
     _windows = WindowRange(0, 0)
 
     def check(self) -> None:
-        """See Source: it builds the operator, with its properties."""
+        """See Source. Creates the operator with its properties."""
         kind = class_in_file(self, InputOperator, "input operator")
         self.operator = with_properties(self, kind, _OWN)
         if "begin" not in self.stream.source_settings:
@@ -63,8 +66,8 @@ class OperatorSource(FileSource):
         declared: Sequence[str] | None,
         recorded: pa.Schema | None,
     ) -> SourceContents:
-        """See Source: one part, the windows behind what is sealed, up to `end` or the last whole
-        one by the clock.
+        """See Source. Returns one part: the windows after the last sealed one, up to `end` or the
+        last window that has ended.
         """
         grid = self.stream.grid
         now_us = time.time_ns() // 1000

@@ -1,4 +1,4 @@
-"""Parquet files as source: their columns have types of their own."""
+"""Parquet files as a source: their columns are typed."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _ROWS = 100_000
 
 @source("parquet")
 class ParquetSource(FileSource):
-    """Parquet files, those that pandas writes among them; also in zip files, which Spark does not
-    read by itself.
+    """Parquet files, including those written by pandas; also in zip files, which Spark cannot read
+    directly.
     """
 
     suffixes: ClassVar[frozenset[str]] = frozenset({".parquet", ".pq"})
@@ -79,15 +79,15 @@ def parquet_rows(
     zone: str = "UTC",
     notes: Counter[str] | None = None,
 ) -> Iterator[pa.Table]:
-    """Yields a Parquet file's rows in a schema; rows count from 1. An optional column that the file
-    lacks is null.
+    """Yields a Parquet file's rows in a schema; rows count from 1. An optional column that is
+    missing from the file is null.
 
     Args:
-        file: what is read.
-        schema: of the rows.
-        optional: columns that the file may lack.
-        zone: of local times that become instants.
-        notes: values that are changed or chosen are counted there.
+        file: the file to read.
+        schema: schema of the rows.
+        optional: columns that may be missing from the file.
+        zone: zone of local times that become instants.
+        notes: receives counts of values that are changed or chosen.
 
     Raises:
         InputError: a column is not in the file, or has another type than in the source's first
@@ -106,7 +106,7 @@ def _count_cut_int96(
     parquet: pq.ParquetFile,
     columns: Sequence[str],
 ) -> int:
-    """Returns how many INT96 timestamps of a file, read as microseconds, have more digits."""
+    """Returns the number of a file's INT96 timestamps with more digits than microseconds."""
     names = []
     for column in parquet.schema:
         if column.physical_type == "INT96" and column.path in columns:
@@ -119,7 +119,8 @@ def _count_cut_int96(
             for micros, nanos in zip(whole, finer, strict=True):
                 us = micros.cast(pa.int64()).fill_null(0).to_numpy()
                 ns = nanos.cast(pa.int64()).fill_null(0).to_numpy()
-                # Beyond the years 1678 to 2262 both numbers have wrapped around in 64 bits alike.
+                # Outside the years 1678 to 2262 both numbers have overflowed 64 bits in the same
+                # way.
                 count += int(np.count_nonzero(ns - us * 1000))
     return count
 

@@ -1,8 +1,8 @@
-"""Rows of a file of text, batch by batch, with their numbers; what cannot even be read as a row
-comes along as text.
+"""Reads rows of text files in batches, with their row numbers. Rows that cannot be parsed are
+returned as text.
 
-Nothing is typed here: CSV's columns are text, JSON's rows are lines. Formats with types of their
-own: typed_rows.
+Nothing is typed here: CSV columns are text, JSON rows are lines. Formats with typed columns use
+typed_rows.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def csv_columns(
     names: Sequence[str] | None = None,
     encoding: str = "utf-8",
 ) -> list[str]:
-    """Returns the names of a CSV file's columns: those of its first row, or, of a file without
-    header, those given.
+    """Returns the names of a CSV file's columns: those in its first row, or the given ones if the
+    file has no header.
 
     Raises:
-        InputError: the file is empty, its first row is not in the encoding, or has not as many
-            columns as names.
+        InputError: the file is empty, its first row is not in the encoding, or the number of
+            columns differs from the number of names.
     """
     with file.open() as stream:
         text = io.TextIOWrapper(
@@ -85,8 +85,8 @@ def csv_columns(
 
 
 def single_names(names: Sequence[str]) -> list[str]:
-    """Returns the names of a header with a number behind each that is there already; one that is
-    empty stays so.
+    """Returns the names of a header, with a number appended to each repeated name. The first empty
+    name stays empty.
 
     >>> single_names(["at", "name", "name", "name_2", "", ""])
     ['at', 'name', 'name_2', 'name_2_2', '', 'column_6']
@@ -108,13 +108,13 @@ def csv_rows(
     stream: StreamConfig,
     optional: Collection[str],
 ) -> Iterator[pa.Table]:
-    """Yields a CSV file's rows as text; rows that cannot be read come as text in `__raw`. A header
-    is row 1.
+    """Yields a CSV file's rows as text. Rows that cannot be parsed are yielded as text in `__raw`.
+    A header is row 1.
 
     Args:
-        file: what to read.
+        file: the file to read.
         columns: columns to read.
-        stream: settings: delimiter, header, encoding, and which unquoted texts are null.
+        stream: settings: delimiter, header, encoding, and the unquoted texts that mean null.
         optional: columns that are null in a file that lacks them.
 
     Raises:
@@ -153,7 +153,7 @@ def csv_rows(
             )
             number = 2 if named else file.begin_row
             for read in reader:
-                # The reader could skip the header itself, but not where no line end follows it.
+                # The reader could skip the header, but not if no line end follows it.
                 batch = read.slice(int(named))
                 named = False
                 numbers, number = _numbers(number, batch.num_rows, bad)
@@ -163,7 +163,7 @@ def csv_rows(
                     if decoded.damaged
                     else [with_numbers(rows, numbers)]
                 )
-                # The reader looks ahead, so `bad` ends with rows of batches that come later.
+                # The reader looks ahead, so `bad` ends with rows of later batches.
                 done = [row for row in bad if row.number < number]
                 del bad[: len(done)]
                 yield from _bad_rows(done, columns)
@@ -179,14 +179,14 @@ def csv_rows(
 
 
 def _widened(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Returns rows with all columns; those that the file lacks are null."""
+    """Returns rows with all columns; columns that the file lacks are null."""
     nulls = pa.nulls(rows.num_rows, pa.string())
     return pa.table({name: rows[name] if name in rows.column_names else nulls for name in columns})
 
 
 def _split(rows: pa.Table, numbers: pa.Array, stream: StreamConfig) -> Iterator[pa.Table]:
-    """Yields the rows that are in the encoding, then the others as text in `__raw`."""
-    # A byte that cannot be decoded became one of the marks, see `_mark`. One such value makes the
+    """Yields the rows that could be decoded, then the others as text in `__raw`."""
+    # A byte that cannot be decoded was replaced by a mark, see `_mark`. One such value makes the
     # whole row unreadable.
     damaged = np.zeros(rows.num_rows, dtype=bool)
     for column in rows.itercolumns():
@@ -204,8 +204,8 @@ def _split(rows: pa.Table, numbers: pa.Array, stream: StreamConfig) -> Iterator[
 
 
 def json_rows(file: SourceFile, encoding: str = "utf-8") -> Iterator[pa.Table]:
-    """Yields a file's lines as they are, in `__raw`; a line not in the encoding is marked. Empty
-    lines are left out.
+    """Yields a file's lines unchanged, in `__raw`. A line that cannot be decoded is marked. Empty
+    lines are omitted.
     """
     with file.open_at_begin() as stream:
         decoded = _Decoded(stream, encoding)
@@ -232,7 +232,7 @@ def json_rows(file: SourceFile, encoding: str = "utf-8") -> Iterator[pa.Table]:
 
 
 def _lines(file: SourceFile, stream: io.BufferedReader) -> Iterator[bytes]:
-    """Yields the lines of a file; one that would not fit the memory is refused."""
+    """Yields the lines of a file, with an error for a line that would not fit into memory."""
     number = file.begin_row - 1
     while line := stream.readline(_LINE_MAX_BYTES):
         number += 1
@@ -246,10 +246,10 @@ def _lines(file: SourceFile, stream: io.BufferedReader) -> Iterator[bytes]:
 
 
 def check_there(file: SourceFile, wanted: Sequence[str], known: Sequence[str]) -> None:
-    """Refuses a file that lacks a column.
+    """Checks that a file has all wanted columns.
 
     Raises:
-        InputError: names the first one.
+        InputError: names the first missing column.
     """
     missing = excluding(wanted, known)
     if missing:
@@ -265,9 +265,7 @@ def _skip(bad: list[pacsv.InvalidRow], row: pacsv.InvalidRow, before: int) -> st
 
 
 def _numbers(first: int, count: int, bad: Sequence[pacsv.InvalidRow]) -> tuple[pa.Array, int]:
-    """Returns the numbers of the next rows that could be read, and the number after the last of
-    them.
-    """
+    """Returns the numbers of the next readable rows, and the number after the last of them."""
     skipped = np.array([row.number for row in bad], dtype=np.int64)
     candidates = np.arange(first, first + count + len(skipped), dtype=np.int64)
     numbers = candidates[~np.isin(candidates, skipped)][:count]
@@ -287,8 +285,8 @@ def unreadable_rows(
     raw: list[str],
     columns: Sequence[str],
 ) -> pa.Table:
-    """Returns rows that cannot be read as `Source.rows` gives them: why each, and its text; they go
-    to quarantine.
+    """Returns unreadable rows in the format of `Source.rows`, each with a reason and its text. They
+    go to quarantine.
     """
     texts = dict.fromkeys(columns, pa.nulls(len(raw), pa.string()))
     why = {
@@ -299,7 +297,7 @@ def unreadable_rows(
 
 
 def with_numbers(rows: pa.Table, numbers: pa.Array) -> pa.Table:
-    """Returns rows as `Source.rows` gives them: with their numbers, none of them unreadable."""
+    """Returns readable rows in the format of `Source.rows`, with their numbers."""
     nothing = pa.nulls(rows.num_rows, _NO_TEXT)
     return rows.append_column(ROW, numbers).append_column(BAD, nothing).append_column(RAW, nothing)
 
@@ -309,8 +307,8 @@ def _not_in(encoding: str, what: str) -> str:
 
 
 def _mark(error: UnicodeError) -> tuple[str, int]:
-    """Returns a character for each byte that cannot be decoded: the last 256 of Unicode, which no
-    text has.
+    """Returns a character for each byte that cannot be decoded: one of the last 256 characters of
+    Unicode, which do not occur in text.
     """
     assert isinstance(error, UnicodeDecodeError), "only decoding asks for marks"
     return "".join(chr(_MARKS + byte) for byte in error.object[error.start : error.end]), error.end
@@ -320,14 +318,15 @@ codecs.register_error("rewindow_mark", _mark)
 
 
 def _as_written(text: str) -> str:
-    """Returns a text with its undecodable bytes as hexadecimal."""
+    """Returns a text with its undecodable bytes in hexadecimal."""
     return _DAMAGED.sub(lambda found: f"\\x{ord(found[0]) - _MARKS:02x}", text)
 
 
 class _Decoded(io.RawIOBase):
-    """A stream in some encoding, as UTF-8; bytes that are not in the encoding are marked.
+    """Converts a stream from any encoding to UTF-8, with a mark for each byte that cannot be
+    decoded.
 
-    So neither they nor the row that holds them can stop a reader, and the row is known afterwards.
+    So such a byte cannot stop a reader, and its row can be recognized afterwards.
     """
 
     def __init__(self, stream: IO[bytes], encoding: str, block_bytes: int = _BLOCK_BYTES) -> None:

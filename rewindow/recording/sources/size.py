@@ -1,4 +1,4 @@
-"""How much a recording will have to read, before a JVM is started for it."""
+"""Estimates the number of bytes that a recording will read, before a JVM is started for it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rewindow.settings.config import Config
 
 
 def bytes_to_read(config: Config, name: str) -> int:
-    """Returns the bytes of the source's files that changed since the stream was recorded last; of a
-    package's data 0, of a generator about the bytes of all its tuples.
+    """Returns the bytes of the source's files that changed since the last recording; 0 for files in
+    a package, and the estimated size of all tuples for a generator.
 
-    Which rows are new the recording itself finds out: this only says whether it will be a short
-    job.
+    The recording itself determines which rows are new. This estimate only decides whether it will
+    be a short job.
     """
     stream = config.stream(name)
     if stream.format == "generator":
@@ -27,7 +27,7 @@ def bytes_to_read(config: Config, name: str) -> int:
 
 
 def _files(source: str) -> Iterator[Path]:
-    """Gives the files at a path, below a folder (a table is one), or of a pattern."""
+    """Yields the files at a path, below a folder (such as a table), or of a pattern."""
     path = Path(source)
     places: Iterable[Path]
     if path.is_dir():

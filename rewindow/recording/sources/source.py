@@ -1,8 +1,7 @@
-"""What a stream is recorded from: what every source answers, and how the source of a stream is
-found.
+"""Interface of sources from which streams are recorded, and the lookup of a stream's source.
 
-To add a source, write a module in this folder with a class that has what `Source` names, under
-`@source("FORMAT")`: the modules of this folder are all looked at. Of files of text, whole:
+To add a source, write a module in this folder with a class that implements `Source`, decorated with
+`@source("FORMAT")`. All modules of this folder are imported. An example for text files:
 
     @source("lines")
     class Lines(FileSource):
@@ -18,14 +17,14 @@ To add a source, write a module in this folder with a class that has what `Sourc
             rows = pa.table({"line": pa.array(lines, pa.string())})
             yield with_numbers(rows, pa.array(range(1, len(lines) + 1), pa.int64()))
 
-Of rows that cannot be read `unreadable_rows` of `readers` gives number, reason and text: they go to
-quarantine, and the rest is recorded. `rows` itself makes nulls of the texts in `contents.nulls`
-where a column is text. With `lines = "each a row"` a file that has grown is read on from its old
-end: then `rows` opens it by `part.open_at_begin()` and counts from `part.begin_row`.
+For rows that cannot be parsed, yield the result of `readers.unreadable_rows`, with number, reason
+and text. They go to quarantine, and the others are recorded. In text columns, `rows` must replace
+the texts in `contents.nulls` by null. With `lines = "each a row"`, reading a file that has grown
+resumes at its old end. Then `rows` must open it with `part.open_at_begin()` and count from
+`part.begin_row`.
 
-A format with types of its own is made of `choose_columns` and of what `typed_rows` has:
-`feather_files` is one. A source with the tests that belong to it:
-tests/recording/test_own_source.py.
+A source of a format with typed columns uses `choose_columns` and the functions of `typed_rows`; see
+`feather_files`. For a complete source with tests, see tests/recording/test_own_source.py.
 """
 
 from __future__ import annotations
@@ -57,12 +56,13 @@ FILE = "__file"
 ROW = "__row"
 BAD = "__bad"
 RAW = "__raw"
-"""Columns of a source's rows beside its own: part, row number, why a row is unreadable, its
-text."""
+"""Additional columns of a source's rows: index of the part, row number, reason why the row is
+unreadable, text of the row.
+"""
 
 PACKAGE = "package:"
 ERRORS = "errors:"
-"""What a source begins with that is no path: a file of a Python package; a published error port."""
+"""Prefixes of a source that is not a path: a file of a Python package; a published error port."""
 PER_SOURCE = (
     "delimiter",
     "decimal",
@@ -73,27 +73,25 @@ PER_SOURCE = (
     "changed_rows",
     "source_settings",
 )
-"""Settings of a stream that mean something to some sources only."""
+"""Settings of a stream that only some sources use."""
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A part of a source: a file, or a member of a zip file; what is read from its beginning to its
-    end.
+    """A part of a source, such as a file or a member of a zip file, which is read sequentially.
 
     Attributes:
-        name: how positions name it, such as "flights.csv.zip/flights.csv".
-        path: the file that holds it.
-        open: opens its bytes; those of a compressed file cannot be sought.
+        name: its name in positions, such as "flights.csv.zip/flights.csv".
+        path: the file that contains it.
+        open: opens its bytes; those of a compressed file are not seekable.
         size: bytes of the file, or of the member of a zip file.
-        constants: columns that the file itself does not hold (a Delta table's partition values).
-        modified_ns: when the file was written last.
-        lines: whether a row is a line of its bytes, so that it can be read from the beginning of
-            any line.
-        quotes: whether a quote that is open goes on in the next line.
-        begin_byte, begin_row: where reading begins, and the number of the row there.
-        seen_rows: rows up to this number were read by an earlier run; only tuples among them that
-            waited then are to be taken now.
+        constants: columns that the file does not contain (a Delta table's partition values).
+        modified_ns: time of the last change to the file.
+        lines: whether each row is a line of its bytes, so that reading can start at any line.
+        quotes: whether an open quote continues in the next line.
+        begin_byte, begin_row: position at which reading starts, and the number of the row there.
+        seen_rows: an earlier run has read the rows up to this number; only those of them that
+            waited then are recorded now.
     """
 
     name: str
@@ -123,15 +121,15 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class TakenFile:
-    """A file that was taken.
+    """State of a file when it was read.
 
     Attributes:
-        name, size, modified_ns: as it was then.
-        checksum: of its bytes; empty when it changed while it was read.
-        waits: whether it holds tuples of windows that were not sealed yet.
+        name, size, modified_ns: as they were then.
+        checksum: checksum of its bytes; empty if it changed while it was read.
+        waits: whether it has tuples of windows that were not sealed yet.
         rows: number of its last row.
-        begin_byte, begin_row: where reading goes on: the first row that waits, else the end; 0 and
-            1 where the whole file must be read again.
+        begin_byte, begin_row: position at which reading resumes: the first row that waits,
+            otherwise the end; 0 and 1 if the whole file must be read again.
     """
 
     name: str
@@ -146,18 +144,18 @@ class TakenFile:
 
 @dataclass(frozen=True)
 class SourcePosition:
-    """What has been taken of a source already; kept with the stream.
+    """Position up to which a source has been read; stored with the stream.
 
     Attributes:
         version: the source's version that was read, -1 before the first run.
-        sealed_last: last window sealed when it was read; what lies behind it in parts read then is
-            done.
-        waiting: parts read then that hold tuples beyond it, with the columns that they do not hold
-            themselves.
-        files: files taken then, by name; a source with versions has none.
-        settings: a digest of the settings that said which tuples these files have; empty where a
-            run died, so that all of them are read again.
-        gone: files that are missing from the source, the newest ones.
+        sealed_last: last window that was sealed at that time. In parts read then, tuples of later
+            windows are still to be recorded.
+        waiting: parts read then that have tuples of later windows, with the columns that the part
+            does not contain.
+        files: files read then, by name; empty for a source with versions.
+        settings: digest of the settings that determine the tuples of these files; empty if a run
+            died, so that all files are read again.
+        gone: files that are missing from the source, only the newest ones.
     """
 
     version: int = -1
@@ -168,7 +166,7 @@ class SourcePosition:
     gone: Mapping[str, TakenFile] = field(default_factory=dict)
 
     def to_text(self) -> str:
-        """Returns it as JSON."""
+        """Returns the position as JSON."""
         values: dict[str, object] = {"version": self.version, "sealed_last": self.sealed_last}
         values["waiting"] = dict(self.waiting)
         if self.files:
@@ -181,7 +179,9 @@ class SourcePosition:
 
     @classmethod
     def from_text(cls, text: str | None) -> SourcePosition:
-        """Returns what `to_text` wrote; without text, the position before the first run."""
+        """Returns the position that `to_text` wrote; without a text, the position before the first
+        run.
+        """
         if not text:
             return cls()
         values = json.loads(text)
@@ -201,26 +201,27 @@ class SourcePosition:
 
 @dataclass(frozen=True)
 class SourceContents:
-    """What a source has that is to be read now: its parts and columns, not its rows.
+    """The parts and columns of a source to read now, without its rows.
 
     Attributes:
         files: its parts in order; a row's `__file` is an index into them.
-        columns: its columns that are read.
-        schema: their pyarrow types, those of the rows, such as Spark reads
-            (`typed_rows.schema_for_spark`); without any, each row is a line of JSON in `__raw`.
-        version: the version of a source that has versions, which the next run goes on from; else
+        columns: the columns to read.
+        schema: pyarrow types of these columns in the rows, as Spark reads them
+            (`typed_rows.schema_for_spark`). Without columns, each row is a line of JSON in `__raw`.
+        version: the version of a source that has versions, where the next run resumes; otherwise
             None.
-        warnings: what is not taken of the source.
+        warnings: texts about parts of the source that are not recorded.
         optional: columns that are null in a part that lacks them.
-        whole: whether all of the source was read, so that what it lacks is missing from it.
+        whole: whether all of the source is read, so that a tuple that is absent counts as missing.
         nulls: texts that mean null.
-        present: all files that are there, where those that were taken are remembered.
-        complete_to_us: the time up to which nothing more can come, where the source knows it;
-            windows that end by then are sealed unless the user says otherwise.
-        is_computed: whether Python code on Spark's executors makes the rows; they are then computed
-            once, into scratch files.
-        ends: whether nothing comes after these parts, so that the stream has ended.
-        notes: by one of `NOTES`, how many values reading has changed or chosen, of each part.
+        present: all existing files, if the source stores which files were read.
+        complete_to_us: time up to which the source will have no more tuples, if it knows that;
+            windows that end by then are sealed unless the user requests another limit.
+        is_computed: whether Python code in Spark's executors computes the rows; they are then
+            computed once, into scratch files.
+        ends: whether nothing follows these parts, so that the stream has ended.
+        notes: per part, the number of values that reading has changed or chosen, by name in
+            `NOTES`.
     """
 
     files: list[SourceFile]
@@ -239,19 +240,19 @@ class SourceContents:
 
     @property
     def size(self) -> int:
-        """Bytes of the source's parts."""
+        """Total bytes of the source's parts."""
         return total_size(self.files)
 
     def new_notes(self) -> Counter[str]:
-        """Returns an empty count for `notes`; each part that is read has its own, as threads do not
-        share one.
+        """Returns a new counter for `notes`. Each part has a separate one, because threads do not
+        share counters.
         """
         self.notes.append(Counter())
         return self.notes[-1]
 
     def check_unchanged(self, stream: str) -> None:
-        """Refuses what was read of files that were written meanwhile: nobody knows which of their
-        rows it is.
+        """Checks that no file was written while it was read, because the rows of such a file are
+        undefined.
 
         Raises:
             ResourceError: names the file.
@@ -268,26 +269,26 @@ class SourceContents:
 
 
 class Source(Protocol):
-    """The source of one stream; made for one recording."""
+    """The source of one stream, created for one recording."""
 
     suffixes: ClassVar[frozenset[str]]
-    """Suffixes of file names that tell this format."""
+    """Suffixes of file names that identify this format."""
     settings: ClassVar[frozenset[str]]
-    """Which of `PER_SOURCE` it knows; a stream that gives it others is refused."""
+    """Settings in `PER_SOURCE` that it supports; any other of these is an error."""
 
     def __init__(self, name: str, stream: StreamConfig, place: str) -> None:
-        """Takes a stream's name, its settings, and its `source` as an absolute path, or as
-        "package:...".
+        """Creates the source from a stream's name, its settings, and its `source`, which is an
+        absolute path or "package:...".
         """
 
     @classmethod
     def is_at(cls, path: Path) -> bool:
-        """Returns whether what is at a path tells that it is a source of this kind, whatever its
-        name.
+        """Returns whether the contents of a path, independent of its name, show that it is a source
+        of this kind.
         """
 
     def check(self) -> None:
-        """Refuses settings that this source cannot go by.
+        """Checks the settings for this source.
 
         Raises:
             InputError: names the setting and its value.
@@ -299,20 +300,20 @@ class Source(Protocol):
         declared: Sequence[str] | None,
         recorded: pa.Schema | None,
     ) -> SourceContents:
-        """Returns what is to be read, without its rows.
+        """Returns the parts and columns to read, without rows.
 
         Args:
-            position: what has been taken already.
-            declared: names of the columns in the settings, None if there are none.
-            recorded: columns of the recorded stream, None before its first recording.
+            position: the position up to which the source has been read.
+            declared: names of the columns in the settings; None if they name none.
+            recorded: columns of the recorded stream; None before its first recording.
 
         Raises:
-            InputError: the source is not there, cannot be read, or lacks a declared column.
+            InputError: the source does not exist, cannot be read, or lacks a declared column.
         """
 
     def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:
-        """Yields the rows of a part in their order, some at a time: `__row`, `__bad`, `__raw` and
-        its columns.
+        """Yields the rows of a part in order, as tables with `__row`, `__bad`, `__raw` and its
+        columns.
 
         `__row` counts up from the part's `begin_row`; `__bad` and `__raw` are null in a good row
         (`with_numbers`); columns have the types of `contents.schema`.
@@ -322,11 +323,11 @@ class Source(Protocol):
         """
 
     def frame(self, spark: SparkSession, contents: SourceContents) -> DataFrame | None:
-        """Returns the rows of all parts as Spark itself reads them; None where `rows` is asked, and
-        they are copied.
+        """Returns the rows of all parts, read by Spark directly; None if they must be copied with
+        `rows`.
 
         Shape: `__file, __row, __bad, __raw` and the columns. `__row` is the row's number in its
-        file, the same in every run: Spark tells it of Parquet, and of no other format.
+        file, the same in every run. Spark provides it for Parquet only.
         """
 
 
@@ -360,11 +361,12 @@ def open_source(
     """Returns the source of a stream, with its settings checked.
 
     Args:
-        root: folder of the project, where a source that is a path begins.
-        streams: folder of the recorded and published streams, where the source of error tuples is.
+        root: folder of the project, to which a relative path of a source refers.
+        streams: folder of the recorded and published streams, which contains sources of error
+            tuples.
 
     Raises:
-        InputError: the format is unknown or not told, or a setting does not fit it.
+        InputError: the format is unknown or cannot be determined, or a setting does not fit it.
     """
     if stream.source.startswith(ERRORS) and streams is not None:
         place = f"{ERRORS}{streams / stream.source.removeprefix(ERRORS)}"
@@ -388,10 +390,10 @@ def open_source(
 
 
 def source_format(name: str, place: str, given: str | None) -> str:
-    """Returns the format of a stream's source, as set or told from its name.
+    """Returns the format of a stream's source, as set or determined from its name.
 
     Raises:
-        InputError: the format is unknown, or the name does not tell it.
+        InputError: the format is unknown, or the name does not determine it.
     """
     known = known_sources()
     if given:
@@ -416,8 +418,8 @@ def source_format(name: str, place: str, given: str | None) -> str:
 
 
 def is_hidden(name: str) -> bool:
-    """Returns whether a file of a folder or zip file is passed over: one that a tool left there,
-    such as `__MACOSX/._data.csv` or `_SUCCESS`.
+    """Returns whether a file of a folder or zip file is ignored, because a tool created it, such as
+    `__MACOSX/._data.csv` or `_SUCCESS`.
     """
     return Path(name).name.startswith((".", "_"))
 
@@ -427,8 +429,8 @@ def _told_by_any(names: Sequence[str]) -> list[str]:
 
 
 def _untold(path: Path) -> str:
-    """Returns why a path tells no format: something is wrong with it rather than with its name,
-    where that is so.
+    """Returns why the format of a path cannot be determined, which may be another problem than its
+    name.
     """
     if path.is_dir():
         return "is a folder without a file that tells its format"
@@ -438,7 +440,7 @@ def _untold(path: Path) -> str:
 
 
 def _told(name: str) -> list[str]:
-    """Returns the formats that the suffixes of a file's name tell, the last one first."""
+    """Returns the formats that match the suffixes of a file's name, the last suffix first."""
     formats: list[str] = []
     for suffix in map(str.lower, reversed(Path(name).suffixes)):
         formats += [kind for kind, cls in _KINDS.items() if suffix in cls.suffixes]

@@ -1,9 +1,8 @@
-"""Parquet files that Spark reads by itself, with the positions of their rows; without a copy in
-between.
+"""Parquet files that Spark reads directly, with the positions of their rows, without a copy.
 
-Spark reads what Python's reader would, for files whose columns are there as they are wanted.
-Nanoseconds, unsigned integers, other types than the first file's, and names that Spark would take
-for patterns are left to the copy.
+This applies to files from which Spark reads the same values as Python's reader. Files are copied
+instead if they have nanoseconds, unsigned integers, other types than the first file, or names that
+Spark would interpret as patterns.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _PLACE = "__path"
 
 
 def parquet_frame(spark: SparkSession, contents: SourceContents) -> DataFrame | None:
-    """Returns the rows of Parquet files as Spark reads them, None where that would not be what the
-    files hold.
+    """Returns the rows of Parquet files as Spark reads them; None if Spark would read other values
+    than the files contain.
 
     Shape: `__file, __row, __bad, __raw` and the columns of the contents.
     """
@@ -73,8 +72,8 @@ def parquet_frame(spark: SparkSession, contents: SourceContents) -> DataFrame | 
 
 
 def _parts(contents: SourceContents, constants: Sequence[str]) -> pa.Table:
-    """Returns path, index and constant columns of every file; the path in both forms that Spark may
-    write.
+    """Returns path, index and constant columns of every file. Each file has two rows, for the two
+    formats of a path that Spark may write.
     """
     files = contents.files
     columns: dict[str, pa.Array] = {
@@ -91,7 +90,7 @@ def _parts(contents: SourceContents, constants: Sequence[str]) -> pa.Table:
 
 
 def _has_twins(names: Collection[str]) -> bool:
-    """Returns whether two names differ only in case, which Spark takes for one column."""
+    """Returns whether two names differ only in case; Spark treats them as one column."""
     return len(set(map(str.lower, names))) < len(names)
 
 
@@ -117,7 +116,7 @@ def _is_plain(file: SourceFile, contents: SourceContents) -> bool:
 
 
 def _is_read_as(kind: pa.DataType, plain: pa.DataType, wanted: pa.DataType) -> bool:
-    """Returns whether Spark reads a column of a type as the one wanted, with the same values."""
+    """Returns whether Spark reads a column of one type as the wanted type with the same values."""
     if pa.types.is_timestamp(kind):
         return kind.unit in ("us", "ms") and spark_type(kind) == wanted
     # Python's reader converts the units of timestamps within nested types.

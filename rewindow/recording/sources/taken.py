@@ -1,11 +1,11 @@
-"""Which files of a source were taken before: by name, size and time, else by the checksum of their
-bytes.
+"""Recognizes files of a source that were read before: by name, size and time, otherwise by a
+checksum of their bytes.
 
-A file is taken once. A file that is there as it was is not read again, but for tuples that waited
-in it; one whose time alone differs is held against its checksum; one that was renamed is known by
-it too. A file of lines that has grown is read on from its old end, or from its first tuple that
-waited, if its old bytes have their old checksum. When a file's bytes have changed otherwise, nobody
-knows which of its rows are new: the whole source is then read and held against what is recorded.
+Each file is read once. An unchanged file is read again only for tuples that waited in it. If only
+its time differs, its checksum is compared; the checksum also identifies a renamed file. If a file
+of lines has grown and its old bytes still have their old checksum, reading resumes at its old end,
+or at its first tuple that waited. If a file's bytes have changed in another way, it is unknown
+which of its rows are new. Then the whole source is read and compared with the recorded tuples.
 """
 
 from __future__ import annotations
@@ -34,21 +34,20 @@ _NOT_ABOUT_ROWS = {
     "gap_windows_max",
     "on_gap",
 }
-"""Settings of a stream that do not change which tuples a file has."""
+"""Settings of a stream that do not change the tuples of a file."""
 _CHUNK_BYTES = 4 << 20
 _GONE_MAX = 1_000
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The files of a source that are to be read now.
+    """The files of a source to read now.
 
     Attributes:
         files: the files to read, in order.
-        whole: whether these are all that there are, as what was taken before is not known or has
-            changed.
-        warnings: files that changed otherwise than by growing, or that are gone with tuples that
-            waited.
+        whole: whether these are all files, because no position is known or a file has changed.
+        warnings: texts about files that changed other than by growing, or that were deleted while
+            they had waiting tuples.
     """
 
     files: list[SourceFile]
@@ -58,11 +57,11 @@ class Selection:
 
 @dataclass(frozen=True)
 class FileRows:
-    """What a run has seen of a file's rows.
+    """State of a file's rows after a run has read them.
 
     Attributes:
-        last: number of the last one.
-        waits: number of the first tuple whose window is not sealed yet, None without one.
+        last: number of the last row.
+        waits: number of the first tuple whose window is not sealed yet; None if all are sealed.
     """
 
     last: int
@@ -70,7 +69,7 @@ class FileRows:
 
 
 def settings_digest(stream: StreamConfig) -> str:
-    """Returns a digest of the settings that say which tuples a file has."""
+    """Returns a digest of the settings that determine the tuples of a file."""
     values = stream.model_dump(mode="json", exclude=_NOT_ABOUT_ROWS)
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -80,14 +79,14 @@ def select_files(
     position: SourcePosition,
     stream: StreamConfig,
 ) -> Selection:
-    """Returns which of a source's files are to be read, after what was taken before."""
+    """Returns the files of a source to read, given the files that were read before."""
     known = position.files
     by_name = {file.name: file for file in files}
     if not known or position.settings != settings_digest(stream) or len(by_name) < len(files):
         return Selection(files, True, [])
     gone = {name: taken for name, taken in known.items() if name not in by_name}
-    # A file is new, unchanged, longer than before, or changed in what was read. Only in the last
-    # case all files are read again, since the windows of the old rows are not known.
+    # A file is new, unchanged, longer than before, or changed in the part that was read. Only in
+    # the last case are all files read again, since the windows of the old rows are not known.
     chosen: list[SourceFile] = []
     for file in files:
         before = known[file.name].name if file.name in known else _renamed_from(file, gone)
@@ -111,8 +110,8 @@ def select_files(
 
 
 def gone_files(files: Sequence[SourceFile], position: SourcePosition) -> dict[str, TakenFile]:
-    """Returns the recorded files that are missing from a source, under other names too; the newest
-    ones.
+    """Returns the recorded files that are missing from a source, except renamed ones; only the
+    newest.
     """
     by_name = {file.name: file for file in files}
     gone = {**position.gone, **position.files}
@@ -128,12 +127,12 @@ def remember(
     read: Mapping[str, FileRows],
     position: SourcePosition,
 ) -> dict[str, TakenFile]:
-    """Returns what is to be remembered of a source's files.
+    """Returns the states of a source's files to store for the next run.
 
     Args:
-        files: all that there are.
-        read: of those that this run has read, by name, what it has seen of their rows.
-        position: what was remembered before.
+        files: all existing files.
+        read: state of the rows of files that this run has read, by name.
+        position: the states stored before.
     """
     marks: dict[Path, _Marks] = {}
     found = {}
@@ -152,8 +151,8 @@ def remember(
         if file.path not in marks or file.lines:
             marks[file.path] = _marks(file.path, rows.waits)
         mark = marks[file.path]
-        # A file that was written since its rows were read equals nothing when it is looked at
-        # again.
+        # A file that was changed after its rows were read gets no checksum, so that it counts as
+        # changed in the next run.
         checksum = mark.checksum if file.path.stat().st_mtime_ns == file.modified_ns else ""
         can_go_on = (
             file.lines
@@ -181,14 +180,14 @@ def remember(
 
 @dataclass(frozen=True)
 class _Marks:
-    """What the bytes of a file tell.
+    """Properties of a file's bytes.
 
     Attributes:
-        checksum: of all of them.
-        lines: how many there are.
-        is_whole: whether the last one is complete.
-        quote_open: whether they hold an odd number of quotes.
-        byte: where the line begins that was asked for, else the end.
+        checksum: checksum of all bytes.
+        lines: number of lines.
+        is_whole: whether the last line is complete.
+        quote_open: whether the number of quotes is odd.
+        byte: start of the requested line, otherwise the end.
     """
 
     checksum: str
@@ -225,7 +224,7 @@ def _marks(path: Path, line: int | None) -> _Marks:
 
 
 def _after_lines(chunk: bytes, count: int) -> int:
-    """Returns where so many lines of a chunk have ended."""
+    """Returns the position in a chunk after a number of lines."""
     at = 0
     for _ in range(count):
         at = chunk.index(b"\n", at) + 1
@@ -233,24 +232,22 @@ def _after_lines(chunk: bytes, count: int) -> int:
 
 
 def _read_on(file: SourceFile, taken: TakenFile) -> SourceFile:
-    """Returns a file to be read from where it was left; of rows seen before only tuples that waited
-    are taken.
+    """Returns a file that is read from where the last run stopped. Of rows read before, only tuples
+    that waited are recorded.
     """
     seen = taken.rows or sys.maxsize
     return replace(file, begin_byte=taken.begin_byte, begin_row=taken.begin_row, seen_rows=seen)
 
 
 def _has_grown(file: SourceFile, taken: TakenFile) -> bool:
-    """Returns whether a file of lines holds more than before, and before that the same."""
+    """Returns whether a file of lines is longer than before and its old part is unchanged."""
     if not (file.lines and taken.checksum and file.size > taken.size):
         return False
     return file_checksum(location(file.path), taken.size) == taken.checksum
 
 
 def _words_on_change(file: SourceFile, taken: TakenFile) -> list[str]:
-    """Returns what to say of a file whose bytes have changed; nothing of one that may only have
-    grown.
-    """
+    """Returns warnings about a file whose bytes have changed; none if it may only have grown."""
     if _has_grown(file, taken) if file.lines else file.size > taken.size:
         return []
     words = f'source file "{file.name}" has changed since it was taken'
@@ -267,7 +264,7 @@ def _is_same(file: SourceFile, taken: TakenFile) -> bool:
 
 
 def _renamed_from(file: SourceFile, gone: Mapping[str, TakenFile]) -> str | None:
-    """Returns the name under which a file was taken before, None if it was not."""
+    """Returns the name under which a file was read before; None if it was not."""
     alike = [taken for taken in gone.values() if taken.size == file.size and taken.checksum]
     checksum = file_checksum(location(file.path)) if alike else ""
     return next((taken.name for taken in alike if taken.checksum == checksum), None)

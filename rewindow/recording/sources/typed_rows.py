@@ -1,8 +1,8 @@
-"""Rows of formats whose columns have types of their own: those that Spark has, numbered, in the
-source's schema.
+"""Rows of formats with typed columns: converted to types that Spark has, numbered, in the source's
+schema.
 
-`parquet_files` and `feather_files` are made of this; so may be another format that gives Arrow
-batches. Which types may be read as which: `arrow_types`.
+`parquet_files` and `feather_files` use these functions, and so can any other format that is read as
+Arrow batches. `arrow_types` defines which types can be converted to which.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def schema_for_spark(schema: pa.Schema) -> pa.Schema:
 
 
 def in_ddl(fields: Iterable[pa.Field]) -> str:
-    """Returns fields as the setting `columns` has them."""
+    """Returns fields in the format of the setting `columns`."""
     parts = []
     for field in from_arrow_schema(pa.schema(list(fields)), prefer_timestamp_ntz=True):
         name = field.name if _PLAIN.fullmatch(field.name) else quoted_column(field.name)
@@ -49,10 +49,10 @@ def columns_inside(
     optional: Collection[str],
     there: Sequence[str],
 ) -> list[str]:
-    """Returns which columns of a schema are to be read from a file.
+    """Returns the columns of a schema to read from a file.
 
     Raises:
-        InputError: the file lacks one that is neither constant nor optional.
+        InputError: the file lacks a column that is neither constant nor optional.
     """
     check_there(
         file,
@@ -69,15 +69,15 @@ def rows_as(
     zone: str,
     notes: Counter[str],
 ) -> Iterator[pa.Table]:
-    """Yields a file's batches as rows in a schema, counted from 1; a column that they lack is
-    constant or null.
+    """Yields a file's batches as rows in a schema, counted from 1. A column that the batches lack
+    is constant or null.
 
     Args:
-        file: what is read.
-        schema: of the rows, see `arrow_types.converted`.
-        batches: rows in the file's own types.
-        zone: of local times that become instants.
-        notes: values that are changed or chosen are counted there.
+        file: the file to read.
+        schema: schema of the rows, see `arrow_types.converted`.
+        batches: rows in the types of the file.
+        zone: zone of local times that become instants.
+        notes: receives counts of values that are changed or chosen.
 
     Raises:
         InputError: a column has another type than in the source's first file.
@@ -97,8 +97,8 @@ def rows_as(
 
 
 def constant_of(file: SourceFile, text: str | None, field: pa.Field) -> pa.Scalar:
-    """Returns the value of a table partition, which a Delta log holds as text: empty is null, times
-    are in UTC.
+    """Returns the value of a table partition, which a Delta log contains as text. Empty means null,
+    and times without a zone are in UTC.
     """
     if not text:
         return pa.scalar(None, field.type)
