@@ -1,4 +1,4 @@
-"""Certificates: compare two replays, or a replay and what is published."""
+"""Certificates: comparisons of two replays, or of a replay with the published tables."""
 
 from rewindow.certificate.certificate import Certificate, certify
 

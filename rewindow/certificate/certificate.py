@@ -1,9 +1,10 @@
-"""Certificates: whether two ranges are equal, and where and how much not (docs/rules/operators.md
-O137 to O141).
+"""Certificates: whether two ranges are equal, and where and how much they differ.
 
-Ranges whose digests agree are compared without reading data: the digests were taken when the
+Ranges whose digests agree are compared without reading data: the digests were computed when the
 windows were sealed, and the certificate binds them to the versions of the tables. A comparison
 changes neither side.
+
+Rules: O137 to O141 (docs/rules/operators.md)
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ EQUAL = "equal"
 EQUAL_WITHIN_TOLERANCE = "equal within tolerance"
 DIFFERENT = "different"
 NOT_VERIFIABLE = Difference.NOT_VERIFIABLE.value
-"""The verdict where nothing differs, and windows are not verifiable (R88)."""
+"""The verdict if no window differs and some windows are not verifiable.
+
+Rules: R88
+"""
 STATE = "state"
 _STATE_NOTE = "The state after window {} is not what was published."
 TOP_WINDOWS = 10
@@ -56,10 +60,10 @@ _OUTSIDE_DIGEST = ("digest", "made_at", "seconds")
 
 
 Row = dict[str, Any]
-"""A tuple, column to value."""
+"""A tuple, as a mapping of column to value."""
 
 TopWindow = TypedDict("TopWindow", {"window": int, "class": str, "missing": int, "surplus": int})
-"""A window that differs: how, and how many rows each side lacks."""
+"""A window that differs: its class, and the number of rows that each side lacks."""
 
 FirstDifference = TypedDict(
     "FirstDifference",
@@ -74,24 +78,28 @@ FirstDifference = TypedDict(
         "rows_b": list[Row],
     },
 )
-"""The first window that differs, how, and up to 20 rows of each side that the other one lacks
-(O140)."""
+"""The first window that differs, its class, and up to 20 rows of each side that the other one
+lacks.
+
+Rules: O140
+"""
 
 
 class OutputCertificate(BaseModel):
-    """What a certificate says of one output, or of one error table.
+    """Results of a certificate for one output or one error table.
 
     Attributes:
-        windows: windows compared; `classes` counts them by class, `ranges` lists all but the equal
-            ones. A window that neither side has is lost.
+        windows: number of compared windows; `classes` has their number by class, `ranges` the
+            ranges of all that are not equal. A window that neither side has is lost.
         digest_a, digest_b: one digest over all windows' digests of a side.
-        only_in_tuples: rows that one side has and the other one lacks, whatever the class of their
-            windows.
-        lost_tuples, repeated_tuples: rows of lost windows that b lacks, rows that b has again.
+        only_in_tuples: rows that only one side has, in windows of any class.
+        lost_tuples, repeated_tuples: rows of lost windows that b lacks, and rows that b repeats.
         changes: per column, over rows matched by the declared key.
-        top_windows: the windows with most differing rows.
-        only_in: windows that one side alone has, as ranges (O139).
-        affected_from: first window that b computed from a state that lacks lost windows (R14).
+        top_windows: the windows with the most differing rows.
+        only_in: windows that only one side has, as ranges.
+        affected_from: first window that b computed from a state that lacks lost windows.
+
+    Rules: O139, R14
     """
 
     name: str
@@ -117,19 +125,19 @@ class OutputCertificate(BaseModel):
 
 
 class Certificate(BaseModel):
-    """A statement on two sides, a and b, over a window range; `digest` covers all of it but the
-    time it was made at.
+    """A statement about two sides, a and b, over a window range. `digest` covers all fields except
+    the time of the comparison.
 
     Attributes:
-        application: its name; of two applications both names.
-        same_inputs: whether both read the same versions of their inputs; of two applications, of
-            those that both read.
-        only_in_tuples: rows that one side has and the other one lacks, over all outputs.
-        states: windows whose published checkpoint is lost, changed, doubled or added.
+        application: its name; for two applications, both names.
+        same_inputs: whether both sides read the same versions of their inputs; for two
+            applications, of the inputs that both read.
+        only_in_tuples: rows that only one side has, over all outputs.
+        states: windows whose published checkpoint is lost, changed, duplicated or added.
         data_read: whether rows of any window were read.
-        contents: "not read" when the seals were believed, since versions, names, sizes and times of
-            the published tables' files speak for them; "read where in doubt"; or "read", all of
-            them.
+        contents: "not read" if the seals were trusted because versions, names, sizes and times of
+            the published tables' files confirm them; "read where in doubt"; or "read" if everything
+            was read.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -159,20 +167,20 @@ class Certificate(BaseModel):
 
     @property
     def equal(self) -> bool:
-        """Whether every window is equal, floats within the tolerance."""
+        """Whether every window is equal, with floats compared within the tolerance."""
         return self.verdict not in (DIFFERENT, NOT_VERIFIABLE)
 
     @property
     def contents_words(self) -> str:
-        """What was done about the contents of files, in words."""
+        """Text that describes whether the contents of files were read."""
         is_published = PUBLISHED in (self.a.name, self.b.name)
         if self.contents == "not read" and not is_published:
             return _STAGED
         return _CONTENTS[self.contents]
 
     def missing_words(self, tuples: OnlyIn | None = None) -> str:
-        """Returns how many tuples of an output, or of all, each side lacks, with the names of the
-        sides.
+        """Returns a text with the number of tuples that each side lacks, of one output or of all,
+        with the names of the sides.
         """
         return (tuples or self.only_in_tuples).words(self.a.name, self.b.name)
 
@@ -192,30 +200,31 @@ def certify(
     windows: WindowRange | None = None,
     outputs: Sequence[str] = (),
 ) -> Certificate:
-    """Compares two replays, or a replay and what is published, and returns the certificate.
+    """Compares two replays, or a replay with the published tables, and returns the certificate.
 
-    Replays of two applications are compared by the outputs and error tables that both have by one
-    name; the notes say which these are, and which were left out.
+    Replays of two applications are compared by the outputs and error tables whose names both have.
+    The notes list these, and those that were left out.
 
     Args:
+        config: current settings.
         a, b: replay ids, or "published"; `a` is the reference.
-        tolerance: floats are equal when ``|a - b| <= tolerance * max(1, |a|, |b|)``; None for what
-            each output of `a` declares.
-        raw: look at the rows of all attempts, not only at those that readers see; shows what at
-            least once repeats.
-        full: read everything and digest it again; rows that are not what was sealed make the
-            verdict "different", also where both sides were altered alike (a published file may be a
-            link to the staged one). Without it the seals are believed, except where commits that
-            are not ours or altered files put those of the published tables in doubt: there rows are
-            read and digested.
+        tolerance: floats are equal when ``|a - b| <= tolerance * max(1, |a|, |b|)``; None for the
+            tolerance that each output of `a` declares.
+        raw: compare the rows of all attempts, not only those that readers see. This shows the rows
+            that at least once repeats.
+        full: read all rows and compute their digests again. Rows that do not match their seals make
+            the verdict "different", even if both sides were altered in the same way (a published
+            file may be a link to the staged one). Otherwise the seals are trusted, unless commits
+            of other programs or altered files in the published tables raise doubts. In that case
+            the rows in doubt are read.
         windows: compare only these.
-        outputs: compare only these outputs and error tables; all without any.
+        outputs: compare only these outputs and error tables; all if empty.
 
     Raises:
         InputError: a replay is unknown or was purged; nothing is published in the range (names the
-            act that took it back); neither side has a window of it, or an output that is asked for;
-            two applications have no output in common, or other windows.
-        TableError: windows must be read and their files are damaged or gone.
+            action that withdrew it); neither side has a window in the range, or a requested output;
+            two applications have no output in common, or different windows.
+        TableError: windows must be read and their files are damaged or missing.
     """
     began = time.monotonic()
     if tolerance is not None and not tolerance >= 0:
@@ -232,10 +241,10 @@ def certify(
         on_outputs += on_two
     check_comparable(config, left, right)
     (left, right), digested, altered = digested_again(config, (left, right), full)
-    # The outputs of the left side replace those of the right, whose order stays.
+    # The outputs of the left side replace those of the right, whose order is kept.
     every = {output.name: output for output in [*right.outputs, *left.outputs]}
     for output in right.outputs:
-        # One side is enough: the operator may have been declared so since the other one was made.
+        # One side is enough: the declaration may be newer than the other side.
         outside = output.reads_outside or every[output.name].reads_outside
         every[output.name] = every[output.name].model_copy(update={"reads_outside": outside})
     missing = set(names_of(left.outputs)) ^ set(names_of(right.outputs))
@@ -383,7 +392,7 @@ def _notes_on_outside(results: list[OutputResult]) -> list[str]:
 
 
 def _output(left: Snapshot, right: Snapshot, result: OutputResult) -> OutputCertificate:
-    # One pass sorts the differing windows by class, and by the side that alone has them.
+    # One pass groups the differing windows by class, and by the only side that has them.
     by_class: dict[Difference, list[WindowResult]] = defaultdict(list)
     by_side: dict[str | None, list[WindowResult]] = defaultdict(list)
     for window in result.differing:
@@ -448,11 +457,11 @@ def _ranges(windows: list[WindowResult]) -> list[tuple[int, int]]:
 
 
 def seals_digest(seals: pa.Table) -> str:
-    """Returns one digest over the windows of an output and their digests, in whatever chunks they
-    come.
+    """Returns one digest over the windows of an output and their digests, independent of how they
+    are divided into chunks.
 
-    It takes column after column: numbers as 64 bits, and of texts all lengths as 32 bits, then all
-    letters; null counts as the text "null".
+    It covers column after column: numbers as 64 bits; for texts, all lengths as 32 bits, then all
+    characters. Null counts as the text "null".
     """
     digest = hashlib.sha256()
     for column in seals.columns:
@@ -482,13 +491,15 @@ def _first_difference(
     results: list[OutputResult],
     raw: bool,
 ) -> FirstDifference | None:
-    """Returns the first differing window, then the first output in the plan's order, with rows of
-    each side (O140).
+    """Returns the first differing window, in the first output in the plan's order, with rows of
+    each side.
+
+    Rules: O140
     """
     differing = [result for result in results if result.differing]
     if not differing:
         return None
-    # Of outputs that differ from the same window on, `min` keeps the first.
+    # If several outputs first differ in the same window, `min` returns the first output.
     result = min(differing, key=lambda result: result.differing[0].window)
     found = result.differing[0]
     rows_a: list[Row] = []
@@ -524,7 +535,7 @@ def _first_state(states: list[int]) -> FirstDifference | None:
 
 
 def _plain(row: Row) -> Row:
-    """Returns a row with values that JSON holds without loss; others as text."""
+    """Returns a row with values that JSON can represent without loss; others become text."""
     return {name: _json_value(value) for name, value in row.items()}
 
 

@@ -1,6 +1,4 @@
-"""What changed and how much: rows of both sides matched by the output's declared key, summed up per
-column.
-"""
+"""Changes between two sides: rows matched by the output's declared key, with totals per column."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ChangeTotals(TypedDict):
-    """A ColumnChange, as a certificate has it."""
+    """A ColumnChange in the format of a certificate."""
 
     rows: int
     smallest: float | None
@@ -26,12 +24,12 @@ class ChangeTotals(TypedDict):
 
 @dataclass
 class ColumnChange:
-    """How a column of matched rows differs.
+    """Differences of one column in matched rows.
 
     Attributes:
         rows: matched rows in which it differs.
         smallest, largest, total: of the changes b - a, for numbers, durations and times (in
-            seconds); None otherwise.
+            seconds); None for other types.
     """
 
     rows: int = 0
@@ -40,7 +38,7 @@ class ColumnChange:
     total: float | None = None
 
     def totals(self) -> ChangeTotals:
-        """Returns it for a certificate."""
+        """Returns the change in the format of a certificate."""
         return {
             "rows": self.rows,
             "smallest": self.smallest,
@@ -49,7 +47,7 @@ class ColumnChange:
         }
 
     def add(self, other: ColumnChange) -> None:
-        """Adds what another batch found."""
+        """Adds the change found in another batch."""
         self.rows += other.rows
         if other.smallest is None or other.largest is None or other.total is None:
             return
@@ -65,19 +63,19 @@ def merge_changes(
     rows: pa.Table,
     comparison: RowComparison,
 ) -> tuple[int, int, int]:
-    """Adds the changes of a batch of differing rows; returns how many rows were added, removed and
+    """Adds the changes of a batch of differing rows; returns the numbers of rows added, removed and
     changed.
 
-    Rows are matched by window and declared key (by rank where a key is not unique). Without a
-    declared key nothing can be matched: then every row is added or removed.
+    Rows are matched by window and declared key (by rank if a key is not unique). Without a declared
+    key no rows can be matched, so every row is added or removed.
     """
     key = ["window_id", *comparison.key, "rank_"]
     sides = [rows.filter(pc.equal(rows["side_"], side)) for side in (0, 1)]
     totals = [pc.sum(side["n_"]).as_py() or 0 for side in sides]
     if not comparison.key or not sides[0].num_rows or not sides[1].num_rows:
         return totals[1], totals[0], 0
-    # Only keys and row numbers are joined; Arrow cannot join nested columns, so these are taken by
-    # the numbers afterwards.
+    # Only keys and row numbers are joined, because Arrow cannot join nested columns. These are
+    # selected by row number afterwards.
     before, after = (
         side.select(key).append_column(f"at_{letter}", pa.array(range(side.num_rows), pa.int64()))
         for side, letter in zip(sides, "ab", strict=True)
@@ -95,8 +93,8 @@ def merge_changes(
 
 
 def _column_change(before: pa.ChunkedArray, after: pa.ChunkedArray) -> ColumnChange:
-    """Returns in how many rows a column differs, and the numeric changes where both sides have a
-    value.
+    """Returns the number of rows in which a column differs, and the numeric changes in rows where
+    both sides have a value.
     """
     if pa.types.is_nested(before.type):
         pairs = zip(before.to_pylist(), after.to_pylist(), strict=True)
@@ -119,7 +117,7 @@ def _column_change(before: pa.ChunkedArray, after: pa.ChunkedArray) -> ColumnCha
 
 
 def _number(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Returns numbers as floats, times and durations in seconds, None for anything else."""
+    """Returns numbers as floats, and times and durations in seconds; None for any other type."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         return pc.divide(

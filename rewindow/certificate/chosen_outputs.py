@@ -1,6 +1,4 @@
-"""Which outputs two sides are compared by: all, those that somebody chose, or those that two
-applications both have.
-"""
+"""Selects the outputs to compare: all, the requested ones, or those that two applications share."""
 
 from __future__ import annotations
 
@@ -18,16 +16,18 @@ from rewindow.sequences import excluding, names_of
 
 
 def are_two(a: Snapshot, b: Snapshot) -> bool:
-    """Returns whether the sides are of two applications."""
+    """Returns whether the sides belong to two applications."""
     return a.description.application != b.description.application
 
 
 def shared_outputs(a: Snapshot, b: Snapshot) -> tuple[tuple[Snapshot, Snapshot], list[str]]:
-    """Returns both sides with the outputs and error tables alone that both have, and what to note
-    of the others (O137).
+    """Returns both sides restricted to the outputs and error tables that both have, and notes about
+    the others.
 
     Raises:
         InputError: they have none in common.
+
+    Rules: O137
     """
     names = (set(names_of(a.outputs)), set(names_of(b.outputs)))
     shared = names[0] & names[1]
@@ -61,10 +61,13 @@ def chosen_outputs(
     b: Snapshot,
     chosen: Sequence[str],
 ) -> tuple[tuple[Snapshot, Snapshot], list[str]]:
-    """Returns both sides with chosen outputs and error tables alone, and what to note of it (O137).
+    """Returns both sides restricted to the chosen outputs and error tables, and a note about the
+    choice.
 
     Raises:
         InputError: neither side has one of them.
+
+    Rules: O137
     """
     known = names_of([*a.outputs, *b.outputs])
     unknown = excluding(chosen, known)
@@ -79,7 +82,7 @@ def chosen_outputs(
 
 
 def check_grids(a: Plan, b: Plan) -> None:
-    """Refuses sides whose windows are not the same stretches of time.
+    """Checks that the windows of two sides cover the same periods.
 
     Raises:
         InputError: width or origin differ.

@@ -1,5 +1,7 @@
-"""Comparing two sides: by digests first, without reading data; then row by row where these differ
-(O137 to O140).
+"""Compares two sides: first by digests, without reading data; then row by row in windows whose
+digests differ.
+
+Rules: O137 to O140
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ WINDOWS_PER_BATCH = 2_000
 
 
 class Difference(StrEnum):
-    """How a window of b stands to the same window of a."""
+    """Class of a window of b, compared with the same window of a."""
 
     EQUAL = "equal"
     LOST = "lost"
@@ -36,12 +38,12 @@ class Difference(StrEnum):
 
 @dataclass(frozen=True)
 class WindowPair:
-    """A window of an output whose digests do not settle it.
+    """A window of an output that cannot be classified by digests alone.
 
     Attributes:
-        tuples_a, tuples_b: rows on each side, None where the window is not sealed.
-        exact: the digests of the exact columns are equal; floating-point ones differ, or rows are
-            there repeatedly.
+        tuples_a, tuples_b: rows on each side; None if the window is not sealed there.
+        exact: the digests of the exact columns are equal, but those of floating-point columns
+            differ, or rows are repeated.
     """
 
     window: int
@@ -51,7 +53,7 @@ class WindowPair:
 
     @property
     def only_in(self) -> str | None:
-        """The side that alone has the window, None when both have it, or neither."""
+        """The only side that has the window; None if both or neither have it."""
         if (self.tuples_a is None) == (self.tuples_b is None):
             return None
         return "b" if self.tuples_a is None else "a"
@@ -64,8 +66,8 @@ class WindowPair:
 
 @dataclass(frozen=True)
 class WindowResult:
-    """What a window turned out to be; `missing` and `surplus` are rows of b against a,
-    `in_neither`: no side has it.
+    """Result for a window; `missing` and `surplus` count rows of b relative to a, `in_neither`
+    means that no side has the window.
     """
 
     window: int
@@ -81,8 +83,11 @@ class OutputResult:
     """The comparison of one output.
 
     Attributes:
-        by_digest: rows of a side were purged, so that windows in both were not read.
-        not_verifiable: windows in both, of an output that reads outside systems (R88).
+        by_digest: rows of a side were purged, so windows that both sides have were compared only by
+            digest.
+        not_verifiable: windows that both sides have, of an output that reads external systems.
+
+    Rules: R88
     """
 
     output: OutputPlan
@@ -101,7 +106,9 @@ class OutputResult:
 
 
 def compare_output(a: Snapshot, b: Snapshot, output: OutputPlan, raw: bool) -> OutputResult:
-    """Returns how an output differs between two sides; reads data of differing windows only."""
+    """Returns the differences of an output between two sides. Reads data of differing windows
+    only.
+    """
     pairs, equal = _pairs(a, b, output.name)
     if raw and output.name in a.data and output.name in b.data:
         pairs = _with_repeats(a, b, output.name, pairs=pairs)
@@ -147,7 +154,8 @@ def _compare_batch(
         missing, surplus, repeats = counts.get(pair.window, (0, 0, 0))
         found = _classify(missing, surplus, repeats)
         if found is Difference.EQUAL and not pair.exact:
-            # Other columns, or a table that was altered after it was sealed.
+            # A column outside of the comparison differs, or a table was altered after it was
+            # sealed.
             found = Difference.CHANGED
         if found is Difference.EQUAL:
             result.equal_within_tolerance += 1
@@ -180,7 +188,7 @@ def _not_in_both(pair: WindowPair) -> WindowResult:
 
 
 def _by_digest(pair: WindowPair, a: Snapshot, b: Snapshot, output: str) -> WindowResult:
-    """Returns what the digests alone say of a window, where rows were purged."""
+    """Returns the result for a window from digests alone, because rows were purged."""
     more = (pair.tuples_b or 0) - (pair.tuples_a or 0)
     found = Difference.AFFECTED if _is_affected(pair, a, b, output=output) else Difference.CHANGED
     return WindowResult(pair.window, found, max(-more, 0), surplus=max(more, 0))
@@ -192,16 +200,17 @@ def _is_affected(pair: WindowPair, a: Snapshot, b: Snapshot, output: str) -> boo
 
 
 def _pairs(a: Snapshot, b: Snapshot, output: str) -> tuple[list[WindowPair], int]:
-    """Returns the windows that the digests do not settle, ascending, and the number of equal ones.
+    """Returns the windows that digests alone cannot classify, ascending, and the number of equal
+    ones.
 
-    Windows that neither side has are among the former: of them nothing is known to be equal.
+    The former include windows that neither side has, because nothing is known about their equality.
     """
     left = a.output_seals(output)
     right = b.output_seals(output)
     if left.equals(right):
         return _in_neither(a, b, left), left.num_rows
-    # A full join keeps windows that one side alone has; Arrow's columns are compared as a whole, so
-    # that Python sees only the windows that are not equal.
+    # A full join keeps windows that only one side has. Arrow compares whole columns, so Python code
+    # only processes the windows that differ.
     joined = left.join(
         right,
         "window_id",
@@ -218,7 +227,7 @@ def _pairs(a: Snapshot, b: Snapshot, output: str) -> tuple[list[WindowPair], int
 
 
 def _in_neither(a: Snapshot, b: Snapshot, sealed: pa.Table) -> list[WindowPair]:
-    """Returns the windows of the ranges compared that are not among those that a side has."""
+    """Returns the windows of the compared ranges that neither side has."""
     shared = a.range.overlap(b.range)
     if sealed.num_rows == len(a.range) + len(b.range) - (len(shared) if shared else 0):
         return []
@@ -250,7 +259,7 @@ def _with_repeats(
     output: str,
     pairs: list[WindowPair],
 ) -> list[WindowPair]:
-    """Returns the pairs together with windows of which a side holds more rows than readers see."""
+    """Returns the pairs, plus the windows for which a side has more rows than readers see."""
     found = {pair.window: pair for pair in pairs}
     sealed_a = _counts(a.output_seals(output))
     sealed_b = _counts(b.output_seals(output))
@@ -279,8 +288,8 @@ def _counts(table: pa.Table) -> dict[int, int]:
 
 
 def _batches(pairs: list[WindowPair]) -> Iterator[list[WindowPair]]:
-    """Gives the pairs in batches of bounded size, so that memory stays bounded however much
-    differs.
+    """Yields the pairs in batches of limited size, so that memory is bounded regardless of the
+    number of differences.
     """
     batch: list[WindowPair] = []
     tuples = 0

@@ -1,5 +1,5 @@
-"""What a certificate says of a side beside its rows: of a replay what made it, of what is published
-only its tables.
+"""Description of a side in a certificate: for a replay its origin and settings, for published
+tables only the tables.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model
 
 
 class StartDescription(BaseModel):
-    """The start state of a replay, as in its plan: where it came from, and the windows that it
-    lacked or had stale.
+    """The start state of a replay, as in its plan: its origin, and the windows that were missing
+    from it or stale.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -24,23 +24,24 @@ class StartDescription(BaseModel):
 
 
 class Description(BaseModel):
-    """A side of a certificate. In JSON it has what was given: of what is published nothing that
-    only a replay has.
+    """A side of a certificate. Its JSON contains only the fields that were set, so a published side
+    has no fields of a replay.
 
     Attributes:
         name: a replay's id, or "published".
-        first, last: the windows that it was asked about, closed.
+        first, last: the requested windows, closed.
         mode: its recovery mode; the modes of its containers if it has several.
         guarantees: output name to its guarantee and the reason; None with one container.
-        attempts: epochs whose facts are there.
-        committed_windows: how many windows of the replay are committed; `ended` when these are all.
-        candidate: of a candidate, what it was computed by and on, in words.
+        attempts: epochs with facts.
+        committed_windows: number of the replay's committed windows; `ended` if these are all.
+        candidate: for a candidate, a text about the code and the input that it was computed with.
         inputs: stream to the versions of its table and of its seals, and the table's id.
-        inputs_compared: how input files were compared with what was noted when they were written,
-            in words.
-        table_versions, table_ids: those of the tables that were read.
-        windows_sealed_again: windows that more than one attempt has sealed.
-        compared: of what is published, what was compared with the ledger and the seals, by table.
+        inputs_compared: a text about how input files were compared with the properties noted when
+            they were written.
+        table_versions, table_ids: versions and ids of the tables that were read.
+        windows_sealed_again: number of windows that more than one attempt has sealed.
+        compared: for a published side, the properties of each table that were compared with the
+            ledger and the seals.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -1,10 +1,10 @@
-"""Whether a table still holds what its seals say: commits that are not ours, and files changed in
-place. No JVM.
+"""Checks whether a table still matches its seals, by looking for commits of other programs and
+files changed in place. Starts no JVM.
 
-A commit is ours if it carries the table's transaction, as every attempt's and every publication's
-does, or says that it leaves damaged files out. Any other one that changed data makes the seals of
-the windows in question doubtful; so does a file that is not as it was written. Contents are not
-read for this.
+A commit belongs to Rewindow if it has the table's transaction, as those of attempts and
+publications have, or is marked as leaving out damaged files. Any other commit that changed data
+makes the seals of the windows in its files doubtful, and so does a file that differs from when it
+was written. Contents are not read for this.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Written = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Doubt:
-    """Why the seals of some windows may not say what a table holds.
+    """A reason why the seals of some windows may not match the table.
 
     Attributes:
-        windows: those in question; None when nobody knows which.
-        why: in words, a full sentence.
-        version: the version of the table that raises it; None when its files do.
+        windows: the windows in doubt; None if they are unknown.
+        why: the reason, a full sentence.
+        version: the version of the table that raises it; None if files do.
     """
 
     windows: WindowRange | None
@@ -50,15 +50,14 @@ def doubts_of(
     windows: WindowRange,
     written: Written,
 ) -> list[Doubt]:
-    """Returns what speaks against the seals of a range, by the table's log and by the files as they
-    lie there.
+    """Returns doubts about the seals of a range, from the table's log and from the current files.
 
     Args:
         table: pinned to the version that is compared.
-        app_id: transaction id of our commits to it.
+        app_id: transaction id of Rewindow's commits to it.
         since: the version at which the oldest seal was made.
-        windows: the range that is asked about.
-        written: what is known of the files' bytes.
+        windows: the requested range.
+        written: checksums of files, if known.
     """
     doubts: list[Doubt] = []
     for version in range(since + 1, table.version + 1):
@@ -69,15 +68,16 @@ def doubts_of(
 
 
 def count_doubts(table: Table, seals: Table, windows: WindowRange) -> list[Doubt]:
-    """Returns a doubt about a range if a table's log counts other rows in its files than its seals.
+    """Returns a doubt about a range if the row count in a table's log differs from the count in its
+    seals.
 
-    A foreign commit may have the version number of one that was lost. A table with deletion vectors
-    or column mapping is not counted.
+    A commit of another program may have the version number of a lost commit. Rows of a table with
+    deletion vectors or column mapping are not counted.
 
     Args:
         table: a stream's tuples.
         seals: its seals.
-        windows: the range; with it the other windows of its files are counted.
+        windows: the range; other windows in the same files are counted too.
     """
     counted = windows
     while True:
@@ -85,7 +85,7 @@ def count_doubts(table: Table, seals: Table, windows: WindowRange) -> list[Doubt
         known = by_bounds(files)
         if not table.is_plain() or len(known) < len(files):
             return []
-        # The log counts the rows of a file, so all windows of a file are counted with it.
+        # The log counts the rows of whole files, so all windows of a file are included.
         wider = counted
         rows = 0
         for first, last, file in known:
@@ -138,8 +138,8 @@ def _commit_doubts(table: Table, version: int, app_id: str) -> list[Doubt]:
 
 
 def _held(table: Table, changed: Sequence[dict[str, Any]], version: int) -> WindowRange | None:
-    """Returns the windows that some files hold, by the statistics of the versions before and after;
-    None: not known.
+    """Returns the windows in some files, from the statistics of the versions before and after a
+    commit; None if unknown.
     """
     # A removed file is only in the version before, an added one only in the version after.
     held = {}
@@ -173,8 +173,8 @@ def _leaves_out(info: dict[str, Any]) -> bool:
 
 
 def _file_doubts(table: Table, file: DataFile, written: Written) -> list[Doubt]:
-    """Returns what speaks against a file: another size, bytes whose checksum is another one, or
-    nobody knows whose.
+    """Returns doubts about a file: it is missing, its size differs, its checksum differs, or it was
+    changed and has no known checksum.
     """
     path = location(file.path)
     name = location(file.path).name

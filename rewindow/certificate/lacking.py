@@ -1,4 +1,4 @@
-"""How many tuples each side of a comparison lacks, in numbers and in words."""
+"""Numbers of tuples that each side of a comparison lacks, and a text about them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from rewindow.names import PUBLISHED
 
 
 class OnlyIn(BaseModel):
-    """Tuples that one side has and the other one lacks; a changed row counts once on each side.
+    """Tuples that only one side has; a changed row counts once on each side.
 
     Attributes:
-        a, b: how many only a has, and only b.
-        changed: how many of them are the same tuple on both sides, by the output's key, with other
-            values.
-        at_least: rows of a side were purged, so that only the digests' counts could be compared:
-            there may be more.
+        a, b: number of tuples that only a has, and that only b has.
+        changed: how many of them are the same tuple on both sides, by the output's key, with
+            different values.
+        at_least: rows of a side were purged, so only the counts in the seals could be compared. The
+            true numbers may be higher.
     """
 
     a: int = 0
@@ -27,7 +27,7 @@ class OnlyIn(BaseModel):
 
     @classmethod
     def sum(cls, parts: Iterable[OnlyIn]) -> OnlyIn:
-        """Returns the tuples of several outputs together."""
+        """Returns the sum over several outputs."""
         total = cls()
         for part in parts:
             total.a += part.a
@@ -37,9 +37,10 @@ class OnlyIn(BaseModel):
         return total
 
     def words(self, a: str, b: str) -> str:
-        """Returns both directions as one sentence, named from the side that lacks more.
+        """Returns both directions as one sentence, which starts with the tuples missing from the
+        side that lacks more.
 
-        The order in which the sides were given does not change it:
+        The order of the sides does not change the sentence:
 
             >>> OnlyIn(a=0, b=148).words("LOSSY", "FULL")
             '148 tuples of FULL are missing in LOSSY; 0 are only in LOSSY'

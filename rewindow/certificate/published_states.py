@@ -1,5 +1,5 @@
-"""Published checkpoints held against the digests that their publications have in the ledger. No
-JVM, and no file of a state is opened.
+"""Compares published checkpoints with the digests that their publications have in the ledger.
+Starts no JVM and opens no state file.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def differing_states(
     acts: Iterable[Publication],
     windows: WindowRange,
 ) -> list[int]:
-    """Returns the windows of a range at which a checkpoint is lost, changed, doubled or added.
+    """Returns the windows of a range with a checkpoint that is lost, changed, duplicated or added.
 
     Args:
-        checkpoints: the published ones; None where their table was deleted.
-        name: of their table.
-        acts: those of the application.
+        checkpoints: the published ones; None if their table was deleted.
+        name: name of their table.
+        acts: publications of the application.
         windows: the range.
     """
     published = []

@@ -1,5 +1,5 @@
-"""Digests taken again of what a table holds, where its seals are in doubt or everything is to be
-read. Spark.
+"""Computes digests of a table's rows again, if its seals are in doubt or everything is to be read.
+Uses Spark.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def seals_of_rows(
     output: OutputPlan,
     windows: Sequence[WindowRange],
 ) -> pa.Table:
-    """Returns a snapshot's seals of an output as its rows are now, for the sealed windows of some
-    ranges.
+    """Returns a snapshot's seals of an output computed from its current rows, for the sealed
+    windows of some ranges.
 
     Raises:
         TableError: a file is damaged (names it and its windows).
@@ -59,7 +59,7 @@ def seals_of_rows(
 
 
 def _rows(spark: SparkSession, snapshot: Snapshot, output: OutputPlan) -> DataFrame:
-    """Returns window_id and the event columns of what readers see of a snapshot."""
+    """Returns window_id and the event columns of the rows that readers see in a snapshot."""
     table = snapshot.data[output.name]
     if snapshot.facts is not None:
         return readers_frame(

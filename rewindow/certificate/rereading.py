@@ -1,5 +1,5 @@
-"""What a comparison reads again: windows whose seals are in doubt, or all; and whether rows are
-what was sealed.
+"""Reads windows again for a comparison, if their seals are in doubt or all are requested, and
+reports rows that do not match their seals.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ def digested_again(
     snapshots: tuple[Snapshot, Snapshot],
     full: bool,
 ) -> tuple[tuple[Snapshot, Snapshot], list[str], list[str]]:
-    """Returns the snapshots with the seals of their rows where these are in doubt, or everywhere;
-    and what to note.
+    """Returns the snapshots with seals computed from rows for windows in doubt, or for all windows;
+    and notes about them.
 
-    The last list names windows whose rows are not what was sealed, though nothing put them in
-    doubt.
+    The last list has sentences about windows whose rows do not match their seals although they were
+    not in doubt.
     """
     notes = []
     altered = []
@@ -55,7 +55,7 @@ def digested_again(
 
 
 def _altered(snapshot: Snapshot, output: str, sealed: pa.Table, read: pa.Table) -> list[str]:
-    """Returns a sentence where the rows of an output do not have the digests that were sealed."""
+    """Returns a sentence if the rows of an output do not have the digests in its seals."""
     columns = ["window_id", "tuples", "digest"]
     before, now = (
         seals.filter(pc.equal(seals["port"], output)).select(columns) for seals in (sealed, read)

@@ -1,9 +1,9 @@
-"""Rows of differing windows compared as multisets, by SQL (DataFusion) over both sides; nothing is
-sorted by hand.
+"""Compares rows of differing windows as multisets, with SQL (DataFusion) over both sides.
 
-Rows are first matched exactly, floats included. What is left over is matched within the tolerance,
-by rank of the floats among rows with equal exact columns: |a - b| <= tolerance * max(1, |a|, |b|).
-Only for floats inside arrays, structs or maps this is done in Python, over the rows that are left.
+Rows are first matched exactly, including floats. The remaining ones are matched within the
+tolerance, by rank of the floats among rows with equal exact columns: |a - b| <= tolerance * max(1,
+|a|, |b|). For floats inside arrays, structs or maps this is done in Python, over the rows that are
+left.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class RowComparison:
     """Compares rows of one output.
 
     Attributes:
-        columns: event columns that both sides have with one type.
-        floats: those that are compared within the tolerance; `nested` are those that hold such
-            ones.
+        columns: event columns that both sides have with the same type.
+        floats: columns that are compared within the tolerance; `nested` are columns that contain
+            such values.
     """
 
     def __init__(self, a: Snapshot, b: Snapshot, output: OutputPlan, raw: bool) -> None:
@@ -57,12 +57,12 @@ class RowComparison:
     def differing_rows(self, windows: list[int]) -> pa.Table:
         """Returns the rows of some windows that one side has more often than the other.
 
-        Shape: window_id, the common columns, side_ (0: more in a, 1: more in b), n_ (how often
-        more), repeat_ (a row of b that a has too), rank_ (among rows of equal side, window and
+        Shape: window_id, the common columns, side_ (0: more in a, 1: more in b), n_ (the difference
+        in number), repeat_ (a row of b that a has too), rank_ (among rows of equal side, window and
         declared key).
 
         Raises:
-            TableError: files that the pinned version needs are gone.
+            TableError: files that the pinned version needs are missing.
         """
         tables = self.a.tables(self.output.name, "a") | self.b.tables(self.output.name, "b")
         try:
@@ -101,8 +101,9 @@ class RowComparison:
         }
 
     def sample(self, window: int) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-        """Returns up to 20 differing rows of each side of a window, ordered by the declared key
-        (O140).
+        """Returns up to 20 differing rows of each side of a window, ordered by the declared key.
+
+        Rules: O140
         """
         rows = self.differing_rows([window]).sort_by(
             [("side_", "ascending"), *((name, "ascending") for name in self.key)]
@@ -121,8 +122,8 @@ class RowComparison:
         left = self.a.rows_sql(self.output.name, "a", f"0 as side_, {wanted}", where, self.raw)
         right = self.b.rows_sql(self.output.name, "b", f"1 as side_, {wanted}", where, self.raw)
         rank = ", ".join(["side_", "window_id", *map(quoted, self.key)])
-        # Rows of both sides are counted together: equal ones make one group, and a group with other
-        # counts on the two sides differs by the surplus of one of them.
+        # Rows of both sides are counted together: equal ones form one group, and a group whose
+        # counts differ has a surplus on one side.
         return f"""
         with both_sides as ({left} union all {right}),
         counted as (
@@ -155,10 +156,10 @@ class RowComparison:
             pair.append(f"max(case when side_ = 0 {of_pair} as fa_{i}")
             pair.append(f"max(case when side_ = 1 {of_pair} as fb_{i}")
             close.append(self._close(f"fa_{i}", f"fb_{i}"))
-        # A row of b repeats one of a if a has the row itself, or one whose floats are as near as
-        # the smallest or largest that a has among rows with these exact columns. Unequal rows are
-        # then ranked by their floats on each side, and rows of equal rank are one pair: where all
-        # floats of a pair are close, and both have it equally often, it does not differ.
+        # A row of b repeats one of a if a has the row itself, or a row with floats close to the
+        # smallest or largest that a has among rows with these exact columns. Then unequal rows are
+        # ranked by their floats on each side, and rows of equal rank form a pair. A pair does not
+        # differ if all its floats are close and both sides have it equally often.
         return f"""
         bounded as (
             select *, {", ".join(bounds)}, max(in_a) over (partition by {exact}) as any_a
@@ -182,7 +183,7 @@ class RowComparison:
             where not coalesce(n_a = n_b and {" and ".join(close)}, false))"""
 
     def _without_close(self, rows: pa.Table) -> pa.Table:
-        """Leaves out the rows that have a row of the other side close to them."""
+        """Returns the rows without those that have a close row on the other side."""
         sides: tuple[dict[tuple[str, ...], list[tuple[SortKey, int, list[object]]]], ...] = ({}, {})
         for place, row in enumerate(python_rows(rows)):
             values = [
@@ -194,7 +195,7 @@ class RowComparison:
             sides[row["side_"]].setdefault(tuple(key[0]), []).append((key, place, values))
         left: set[int] = set(range(rows.num_rows))
         for exact in sides[0].keys() & sides[1].keys():
-            # In sorted order, rows with the nearest floats face each other.
+            # In sorted order, rows with the nearest floats are paired.
             pairs = zip(sorted(sides[0][exact]), sorted(sides[1][exact]), strict=False)
             for (_, place, mine), (_, other_place, theirs) in pairs:
                 if are_close(mine, theirs, self.output.tolerance):
@@ -202,7 +203,7 @@ class RowComparison:
         return rows.take(pa.array(sorted(left), pa.int64()))
 
     def _close(self, left: str, right: str) -> str:
-        """Returns SQL for: equal, both null, both not a number, or finite and within the
+        """Returns an SQL condition: equal, both null, both NaN, or finite and within the
         tolerance.
         """
         allowed = f"{self.output.tolerance!r} * greatest(1.0, abs({left}), abs({right}))"
@@ -219,8 +220,8 @@ def _holds_float(kind: pa.DataType) -> bool:
 
 
 def _event_columns(snapshot: Snapshot, output: OutputPlan) -> dict[str, pa.DataType]:
-    """Returns name and type of the event columns that a snapshot's table has, but not what was
-    added for readers.
+    """Returns name and type of the event columns of a snapshot's table, without columns added for
+    readers.
     """
     own = (
         bookkeeping(snapshot.data[output.name])
@@ -228,7 +229,7 @@ def _event_columns(snapshot: Snapshot, output: OutputPlan) -> dict[str, pa.DataT
         else frozenset(POSITION_COLUMNS)
     )
     own |= OF_THE_REPLAY if output.errors else frozenset()
-    # Published streams have an arrival time, added for readers where the output has none itself.
+    # Published streams have an arrival time, which is added for readers if the output has none.
     if snapshot.facts is None and "arrived_at" not in dict(output.columns):
         own |= {"arrived_at"}
     schema = snapshot.data[output.name].schema

@@ -1,4 +1,4 @@
-"""The two sides of a comparison: staged output or what is published, pinned to table versions. No
+"""The two sides of a comparison: staged or published outputs, pinned to table versions. Starts no
 JVM.
 """
 
@@ -49,20 +49,20 @@ SEALS_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One side of a comparison: tables pinned to versions, and what readers see of them.
+    """One side of a comparison: tables pinned to versions, and the rows that readers see in them.
 
     Attributes:
         name: a replay's id, or "published".
-        range: the windows that it is asked about.
-        seals: per window and output or error table what readers see: tuples and digests; `seals` is
-            how often the window was sealed.
-        data: the tables of outputs and errors, pinned; without those that were purged.
-        facts: the table of window facts, pinned; None for what is published.
-        description: what a certificate says of it: mode, code version, inputs, attempts, table
+        range: the requested windows.
+        seals: tuples and digests that readers see, per window and output or error table; column
+            `seals` is the number of times that the window was sealed.
+        data: the tables of outputs and errors, pinned, without those that were purged.
+        facts: the table of window facts, pinned; None for published tables.
+        description: its entry in a certificate: mode, code version, inputs, attempts, table
             versions.
-        losses: what at most once gave up.
-        doubts: per output, why seals may not say what its table holds.
-        states: windows whose published state is not the one that was published.
+        losses: windows that at most once gave up.
+        doubts: per output, reasons why seals may not match the table.
+        states: windows whose published state differs from its digest in the ledger.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Snapshot:
         return chosen.select(["window_id", "tuples", "digest", "float_digest"])
 
     def rows_sql(self, output: str, letter: str, columns: str, where: str, raw: bool) -> str:
-        """Returns SQL for the rows of an output: what readers see, or with `raw` the rows of all
+        """Returns SQL for the rows of an output that readers see; with `raw`, for the rows of all
         attempts.
         """
         if self.facts is None or raw:
@@ -94,17 +94,16 @@ class Snapshot:
         return f"{seen} and {where}"
 
     def tables(self, output: str, letter: str) -> dict[str, Table]:
-        """Returns the tables that `rows_sql` names."""
+        """Returns the tables that the SQL of `rows_sql` refers to."""
         facts = {} if self.facts is None else {f"{letter}_facts": self.facts}
         return {f"{letter}_data": self.data[output], **facts}
 
 
 def staged_plan(config: Config, replay_id: str) -> Plan:
-    """Returns a replay's plan: the one that its tables carry, or, once these were purged, the
-    ledger's.
+    """Returns a replay's plan from its tables; from the ledger if these were purged.
 
     Raises:
-        InputError: there is no such replay, or nothing of it or of its plan is left.
+        InputError: the replay does not exist, or its tables and its plan were deleted.
     """
     path = config.replay_root(replay_id) / CHECKPOINTS
     if Table.exists(path):
@@ -137,8 +136,8 @@ def staged_snapshot(config: Config, replay_id: str, windows: WindowRange | None 
     window.
 
     Raises:
-        InputError: there is no such replay, or it has no window of the range.
-        TableError: one of its tables is gone.
+        InputError: the replay does not exist, or has no window in the range.
+        TableError: one of its tables is missing.
     """
     plan = staged_plan(config, replay_id)
     root = config.replay_root(replay_id)
@@ -203,8 +202,8 @@ def staged_snapshot(config: Config, replay_id: str, windows: WindowRange | None 
 
 
 def _inputs_compared(plan: Plan) -> str:
-    """Returns how a replay's input files were compared with what was noted when they were
-    written.
+    """Returns a text about how a replay's input files were compared with the properties noted when
+    they were written.
     """
     compared = "names, sizes and checksums" if plan.verify_inputs else "names and sizes"
     foreign = sum(entry.foreign_files for entry in plan.inputs)
@@ -212,10 +211,10 @@ def _inputs_compared(plan: Plan) -> str:
 
 
 def published_snapshot(config: Config, plan: Plan, windows: WindowRange) -> Snapshot:
-    """Returns what is published of a plan's application in a window range.
+    """Returns the published tables of a plan's application in a window range.
 
     Raises:
-        TableError: a table is damaged, or lacks what the ledger has entered for it.
+        TableError: a table is damaged, or lacks commits that the ledger has recorded for it.
     """
     acts = Ledger.open(config.ledger_url).publications.newest(
         application=plan.application, limit=ACTS_MAX
@@ -279,8 +278,8 @@ def _held_words(acts: Sequence[Publication], table: Table) -> str:
 
 
 def _published_outputs(config: Config, plan: Plan) -> list[OutputPlan]:
-    """Returns outputs and error tables that are published; one that came later is not, and is a
-    difference.
+    """Returns the outputs and error tables that are published. An output that was added later is
+    not among them and counts as a difference.
 
     Raises:
         InputError: no output is published.
@@ -305,8 +304,8 @@ def _published_doubts(
     seals: pa.Table,
     windows: WindowRange,
 ) -> list[Doubt]:
-    """Returns what speaks against the seals of a published output; what came before a window was
-    sealed does not.
+    """Returns doubts about the seals of a published output, except changes from before a window was
+    sealed.
     """
     if not seals.num_rows:
         return []
@@ -342,11 +341,11 @@ def both_snapshots(
     b: str,
     windows: WindowRange | None,
 ) -> tuple[Snapshot, Snapshot]:
-    """Returns the two sides of a comparison; what is published is asked about in the other one's
-    range.
+    """Returns the two sides of a comparison; published tables are read in the range of the other
+    side.
 
     Raises:
-        InputError: both are "published", or nothing of the application is.
+        InputError: both are "published", or nothing of the application is published.
     """
     if a == b == PUBLISHED:
         raise InputError(
@@ -365,11 +364,11 @@ def both_snapshots(
 
 
 def check_comparable(config: Config, a: Snapshot, b: Snapshot) -> None:
-    """Refuses sides between which nothing can differ window by window, since there are none.
+    """Checks that at least one window can be compared.
 
     Raises:
-        InputError: nothing is published in the range, or neither side has a sealed window; says
-            why, and how far each side has come.
+        InputError: nothing is published in the range, or neither side has a sealed window; states
+            the reason, and the progress of each side.
     """
     for side, other in ((a, b), (b, a)):
         if side.facts is None and not side.seals.num_rows:
@@ -388,8 +387,8 @@ def check_comparable(config: Config, a: Snapshot, b: Snapshot) -> None:
 
 
 def _unpublished(config: Config, published: Snapshot, replay_id: str) -> InputError:
-    """Returns the error for a range in which nothing is published, with the act that has taken it
-    back.
+    """Returns the error for a range in which nothing is published, with the action that withdrew
+    it.
     """
     application = published.description.application
     acts = Ledger.open(config.ledger_url).publications.newest(application=application)
@@ -427,7 +426,8 @@ def _staged_seals(facts: Table, windows: WindowRange) -> pa.Table:
         facts=facts,
     )
     ports = sorted(pc.unique(rows["port"]).to_pylist())
-    # Each port is sorted alone, since its facts are usually in order already and then not copied.
+    # Each port is sorted separately, since its facts are usually in order already and then not
+    # copied.
     parts = [rows.slice(0, 0)]
     for port in ports:
         part = rows.filter(pc.equal(rows["port"], port)) if len(ports) > 1 else rows
@@ -447,7 +447,7 @@ def _staged_seals(facts: Table, windows: WindowRange) -> pa.Table:
 
 
 def _differs_from_next(rows: pa.Table, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
-    """Returns for each row whether it is the last one of a run with equal values."""
+    """Returns, for each row, whether it is the last one of a run with equal values."""
     last = np.ones(rows.num_rows, dtype=np.bool_)
     if rows.num_rows > 1:
         last[:-1] = False
