@@ -1,1 +1,3 @@
-"""What happened and what is there: reads tables and ledger, changes nothing, and starts no JVM."""
+"""Shows the state and history of replays and streams from tables and ledger. Changes nothing and
+starts no JVM.
+"""

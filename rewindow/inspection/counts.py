@@ -1,5 +1,5 @@
-"""Counts what a replay's tables hold: windows and tuples, redone, repeated, lost, affected. No JVM,
-nothing assumed.
+"""Counts the windows and tuples in a replay's tables: redone, repeated, lost and affected. Reads
+only the tables, without a JVM.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _KINDS = {_LOST: LOST, _COMMITTED: COMMITTED, _AFFECTED: AFFECTED, _REPEATED: RE
 
 @dataclass(frozen=True)
 class OutputCount:
-    """What one output holds, in arrays with a place for each window of the range.
+    """Counts of one output, as arrays with an element for each window of the range.
 
     Attributes:
-        taken: attempt whose rows readers take; 0 where the window is not sealed.
+        taken: attempt whose rows readers see; 0 if the window is not sealed.
         taken_rows: rows of that attempt.
         rows: rows of all attempts.
-        lost: windows listed as given up.
+        lost: windows listed as lost.
         wrote: attempt to the windows in which it left rows or a seal.
     """
 
@@ -56,21 +56,21 @@ class OutputCount:
 
     @property
     def repeated(self) -> npt.NDArray[np.bool_]:
-        """Sealed windows that hold rows of more than the attempt that readers take."""
+        """Sealed windows with more rows than those of the attempt that readers see."""
         return (self.taken > 0) & (self.rows > self.taken_rows)
 
 
 @dataclass(frozen=True)
 class ReplayCount:
-    """What a replay's tables hold.
+    """Counts of a replay's tables.
 
     Attributes:
-        outputs: name to its counts.
-        processed, unprocessed: input tuples that went in, and that at most once gave up.
-        resumed_after: attempt to the last window that it did not compute, where it went on after an
-            earlier attempt.
-        checkpoints: those saved, as (last window, attempt that made it).
-        groups: commit groups as the facts name them, also those that were given up.
+        outputs: counts by output name.
+        processed, unprocessed: input tuples that were processed, and those that at most once gave
+            up.
+        resumed_after: attempt to the window after which it resumed an earlier attempt.
+        checkpoints: saved checkpoints, as (last window, attempt that saved it).
+        groups: commit groups in the facts, including those that were given up.
         containers: the counts of its containers if it has several.
     """
 
@@ -85,7 +85,10 @@ class ReplayCount:
     containers: tuple[ReplayCount, ...] = ()
 
     def affected(self, output: str) -> npt.NDArray[np.bool_]:
-        """Windows of an output that were computed from a state that lacks others (R14)."""
+        """Windows of an output that were computed from a state that lacks other windows.
+
+        Rules: R14
+        """
         first = self.losses.affected_first.get(output)
         found = self.outputs[output].taken > 0
         if first is None:
@@ -94,7 +97,7 @@ class ReplayCount:
 
     @property
     def redone(self) -> npt.NDArray[np.bool_]:
-        """Windows that an attempt computed although an earlier one had committed something of
+        """Windows that an attempt computed although an earlier attempt had committed part of
         them.
         """
         found = np.zeros(len(self.plan.range), dtype=bool)
@@ -130,8 +133,8 @@ class ReplayCount:
         )
 
     def stretches(self, output: str) -> tuple[WindowRun, ...]:
-        """Returns how the windows of an output fared, as stretches of equal fate; windows without
-        any are left out.
+        """Returns the windows of an output as runs with the same state and attempt. Windows that
+        were not computed or lost are omitted.
         """
         count = self.outputs[output]
         # Later lines win: a window that is both affected and repeated is shown as repeated.
@@ -143,10 +146,10 @@ class ReplayCount:
 
 
 def count_replay(plan: Plan, root: Location) -> ReplayCount:
-    """Returns what the tables of a replay hold.
+    """Returns the counts of a replay's tables.
 
     Raises:
-        TableError: one of them is gone, as after a purge.
+        TableError: a table is missing, for example after a purge.
     """
     facts = Table.open(root / FACTS)
     checkpoints = Table.open(root / CHECKPOINTS)
@@ -171,7 +174,8 @@ def count_replay(plan: Plan, root: Location) -> ReplayCount:
     resumed = {}
     containers = []
     if plan.is_divided:
-        # Each container has separate attempts, so each is counted by itself.
+        # Attempts of each container are numbered separately, so each container is counted
+        # separately.
         for one in plan.containers:
             folder = root.with_name(container_id(root.name, one.name))
             if Table.exists(folder / CHECKPOINTS):
@@ -235,8 +239,8 @@ def _note(wrote: dict[int, npt.NDArray[np.bool_]], attempts: Ints, places: Ints,
 
 
 def _count_inputs(facts: Table) -> tuple[int, int]:
-    """Returns input tuples processed and given up; of a window that several attempts counted, the
-    newest counts.
+    """Returns the numbers of input tuples processed and given up. If several attempts counted a
+    window, the newest count is used.
     """
     counted = (
         "select lost, sum(tuples) as n, min(attempt) as low, max(attempt) as high from "
@@ -253,7 +257,7 @@ def _count_inputs(facts: Table) -> tuple[int, int]:
     attempts: set[int] = set()
     for row in rows:
         attempts |= {row["low"], row["high"]}
-    # Only where several attempts counted inputs does the newest count of each window matter.
+    # The newest count of each window matters only if several attempts counted inputs.
     if len(attempts) > 1:
         rows = query(sql, facts=facts).to_pylist()
     found = {row["lost"]: int(row["n"]) for row in rows}
@@ -265,10 +269,10 @@ def _resumed_after(
     seals: pa.Table,
     saved: tuple[tuple[int, int], ...],
 ) -> dict[int, int]:
-    """Returns, for each attempt but the first, the window after which it went on.
+    """Returns, for each attempt except the first, the window after which it resumed.
 
-    That is the checkpoint that it restored, the newest of an earlier attempt; at most once goes on
-    after what was begun.
+    That is the window of the checkpoint that it restored, which is the newest one of an earlier
+    attempt. In at most once an attempt resumes after the windows that were started.
     """
     attempts = sorted(
         {int(attempt) for _, attempt in saved if attempt > 0}

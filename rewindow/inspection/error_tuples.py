@@ -1,5 +1,5 @@
-"""Error tuples of a replay, read from its staged tables or, once these are purged, from what was
-published.
+"""Reads the error tuples of a replay from its staged tables or, if these were purged, from the
+published tables.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from rewindow.storage.names import data_name
 
 @dataclass(frozen=True)
 class ErrorCount:
-    """Error tuples of one reason in one window (O65)."""
+    """Number of error tuples with one reason in one window.
+
+    Rules: O65
+    """
 
     window: int
     reason: str
@@ -32,8 +35,8 @@ class ErrorCount:
 
 @dataclass(frozen=True)
 class ReasonTotal:
-    """Error tuples of one reason in all windows: how many, in how many windows, and the first and
-    last of these.
+    """Error tuples with one reason in all windows: their number, the number of windows, and the
+    first and last window.
     """
 
     reason: str
@@ -48,9 +51,9 @@ class ErrorTuples:
     """The tuples of an error port.
 
     Attributes:
-        count: how many there are.
-        rows: the first of them, by window and then by position; or a sample, which has so many of
-            each reason.
+        count: number of tuples.
+        rows: the first tuples, by window and position; or a sample with a number of tuples per
+            reason.
         read_from: "staged", or the published table.
         counts: by window and reason.
     """
@@ -85,22 +88,23 @@ def list_errors(
     limit: int = 100,
     sample: int | None = None,
 ) -> list[ErrorTuples]:
-    """Returns the tuples that a replay's operators put on error ports, as readers see them, an
-    entry a port.
+    """Returns the error tuples of a replay's operators that readers see, one entry per port.
 
-    They are counted by window and reason, whatever is shown of them (O65, O66).
+    The counts by window and reason cover all tuples, independent of the limits for rows.
 
     Args:
-        config: settings in force.
+        config: current settings.
         replay_id: a replay.
-        window: id of the only window to look at.
-        port: the only error port to look at, as operator.port.
-        limit: rows of each port at most.
-        sample: so many rows of each reason instead of the first of all.
+        window: id of the only window to read.
+        port: the only error port to read, as operator.port.
+        limit: maximum number of rows per port.
+        sample: return this number of rows per reason instead of the first rows.
 
     Raises:
-        InputError: there is no such replay, or it has no such error port or window.
+        InputError: the replay, the error port or the window does not exist.
         TableError: see read_errors.
+
+    Rules: O65, O66
     """
     plan = Ledger.open(config.ledger_url).replays.get(replay_id).read_plan()
     known = names_of(plan.errors)
@@ -129,7 +133,8 @@ def read_errors(
     """Returns the error tuples that readers see, at most `limit` of them.
 
     Raises:
-        TableError: the staged tables were purged, and what is published now is not of this replay.
+        TableError: the staged tables were purged, and the published table has the rows of another
+            replay.
     """
     root = config.replay_root(plan.replay_id)
     inside = (
@@ -167,7 +172,10 @@ def read_errors(
 
 
 def count_errors(config: Config, plan: Plan, port: str) -> int:
-    """Returns how many error tuples of a port the facts count, which outlive a purge (O66)."""
+    """Returns the number of error tuples of a port in the facts, which are kept in a purge.
+
+    Rules: O66
+    """
     return _counted(
         config.replay_root(plan.replay_id) / FACTS,
         port,
@@ -176,8 +184,8 @@ def count_errors(config: Config, plan: Plan, port: str) -> int:
 
 
 def _counted(facts: Location, port: str, inside: str) -> int:
-    """Returns how many error tuples the facts count; they are kept when a replay's other tables are
-    purged.
+    """Returns the number of error tuples in the facts, which are kept when a replay's other tables
+    are purged.
     """
     if not Table.exists(facts):
         return 0
@@ -189,8 +197,8 @@ def _counted(facts: Location, port: str, inside: str) -> int:
 
 @dataclass(frozen=True)
 class _Part:
-    """Which error tuples are asked for: a query of those that readers see, the windows, and how
-    many.
+    """A selection of error tuples: a query for those that readers see, a condition on windows, and
+    limits.
     """
 
     seen: str

@@ -1,5 +1,5 @@
-"""What is missing from a stream in event time: the report of `operators.gaps`, by SQL over its
-table, without a JVM.
+"""Reports missing rows of a stream in event time: the report of `operators.gaps`, computed with SQL
+over the stream's table, without a JVM.
 """
 
 from __future__ import annotations
@@ -36,15 +36,17 @@ ARRIVAL = "arrow_cast(arrived_at, 'Int64')"
 
 @dataclass(frozen=True)
 class StreamRows:
-    """The tuples of a stream, and what its settings say of them.
+    """The tuples of a stream, with its settings.
 
     Attributes:
         keys: its key columns.
-        only: only keys with these values, by column.
-        event_at: the column of its event time; None where nothing says so.
-        cadence_us: how often a row of a key is expected in event time; None where nothing says so.
+        only: restricts the keys to these values, by column.
+        event_at: the column of its event time; None if no setting names it.
+        cadence_us: expected period between rows of a key in event time; None if no setting defines
+            it.
         expected_keys: keys that must appear, as text.
-        hours: settings of the hours in which rows are expected; none where they are at all times.
+        hours: settings of the hours in which rows are expected; empty if they are expected at all
+            times.
     """
 
     name: str
@@ -58,11 +60,11 @@ class StreamRows:
 
     @classmethod
     def open(cls, config: Config, stream: str, only: Mapping[str, str]) -> StreamRows:
-        """Returns a stream's tuples; of one that no settings name, with the keys that are stored
-        with it.
+        """Returns a stream's tuples. For a stream without settings, the keys are those stored with
+        it.
 
         Raises:
-            InputError: what is asked for is no key column.
+            InputError: a name in `only` is not a key column.
         """
         table = Table.open(config.stream_table(stream))
         settings = config.streams.get(stream)
@@ -101,7 +103,9 @@ class StreamRows:
 
     @property
     def of_keys(self) -> str:
-        """What narrows a query to the keys asked for, to stand behind another condition."""
+        """SQL conditions that restrict a query to the requested keys, to append to another
+        condition.
+        """
         conditions = ""
         for name, value in self.only.items():
             conditions += f" and cast({quoted(name)} as varchar) = {_text(value)}"
@@ -109,17 +113,19 @@ class StreamRows:
 
     @property
     def key_names(self) -> list[str]:
-        """Names of the key columns in a query, since their own might clash with its other names."""
+        """Names of the key columns in a query. The original names could clash with other names in
+        it.
+        """
         return [f"key_{n}" for n in range(len(self.keys))]
 
     @property
     def listed_keys(self) -> str:
-        """The key columns in a query, to stand before others."""
+        """The key columns in a query, to put before other columns."""
         return "".join(f"{name}, " for name in self.key_names)
 
     @property
     def selected_keys(self) -> str:
-        """The expressions that select the key columns as text, to stand before others."""
+        """Expressions that select the key columns as text, to put before other columns."""
         return "".join(
             f"cast({quoted(key)} as varchar) as {name}, "
             for key, name in zip(self.keys, self.key_names, strict=True)
@@ -131,7 +137,7 @@ class StreamRows:
 
     @property
     def has_times(self) -> bool:
-        """Whether the tuples have an event time that can be taken."""
+        """Whether the tuples have an event time of a supported type."""
         if self.event_at not in self.table.schema.names:
             return False
         column_type = self.table.schema.field(self.event_at).type
@@ -162,10 +168,10 @@ class StreamRows:
 
     @property
     def usable(self) -> str:
-        """What leaves out tuples whose event time cannot be, as `lateness` does, to stand behind
-        another condition.
+        """SQL condition that excludes tuples with an impossible event time, as `lateness` does, to
+        append to another condition.
 
-        A tuple without an arrival is held against nothing, and one without an event time stays.
+        A tuple without an arrival or without an event time is not excluded.
         """
         if not self.can_judge:
             return ""
@@ -174,18 +180,19 @@ class StreamRows:
 
     @property
     def can_judge(self) -> bool:
-        """Whether event times can be held against arrivals."""
+        """Whether event times can be compared with arrivals."""
         return self.has_times and "arrived_at" in self.table.schema.names
 
 
 @dataclass(frozen=True)
 class Completeness:
-    """How complete a key is, or one of its columns; all counts are rows, or values, of the range.
+    """Completeness of a key, or of one of its columns. All counts are rows, or values, in the
+    range.
 
     Attributes:
-        is_expected: whether it is among the expected keys; None without any.
-        nulls: rows without a value; None of whole rows.
-        tolerated: rows missing that the report lists in no gap.
+        is_expected: whether the key is among the expected keys; None if no keys are expected.
+        nulls: rows without a value; None for whole rows.
+        tolerated: missing rows that belong to no reported gap.
     """
 
     key: Mapping[str, Any]
@@ -199,12 +206,15 @@ class Completeness:
 
     @property
     def share(self) -> float | None:
-        """Present of expected; None where nothing is expected (G17)."""
+        """Share of the expected rows that are present; None if no rows are expected.
+
+        Rules: G17
+        """
         return self.present / self.expected if self.expected else None
 
     @property
     def keys(self) -> str:
-        """The key in words."""
+        """The key as text."""
         return key_text(self.key)
 
     def row(self) -> dict[str, Any]:
@@ -224,16 +234,16 @@ class Completeness:
 
 @dataclass(frozen=True)
 class EventGaps:
-    """What is missing in event time.
+    """Missing rows and values in event time.
 
     Attributes:
-        cadence_us: a row of each key was expected so often.
-        learned: where the cadence was learned: so many of all distances between two rows of a key
-            have this length.
-        from_us, to_us: what was looked at.
+        cadence_us: expected period between rows of each key.
+        learned: if the cadence was learned: the number of distances between two rows of a key that
+            have this length, and the number of all distances.
+        from_us, to_us: the examined period.
         completeness: by key and column.
         gaps: by key, column and time.
-        hours: points inside of opening hours; None where rows were expected at all times.
+        hours: points inside opening hours; None if rows are expected at all times.
     """
 
     cadence_us: int
@@ -246,11 +256,12 @@ class EventGaps:
 
     @property
     def silent_now(self) -> list[Gap]:
-        """Keys that are silent: the longest first; those that never sent, and those that ended
-        before the others.
+        """Keys that are silent at the end, the longest silence first: those that never sent, and
+        those that ended before the others.
 
-        The end is that of what is sealed. Where no key has a row there, it is the newest event time
-        of all keys: a single straggler lets the range go on behind the last row of every key.
+        The end is the end of the sealed windows. If no key has a row there, it is the newest event
+        time of all keys, because a single straggler can extend the range beyond the last row of
+        every key.
         """
         silent = [
             gap for gap in self._open_gaps if self._all_end_at is None or self._ends_before(gap)
@@ -259,8 +270,8 @@ class EventGaps:
 
     @property
     def all_end_by_us(self) -> int | None:
-        """The time behind which no key has a row; None where some key sends up to the end, or none
-        has ever sent.
+        """Time after which no key has a row; None if a key sends up to the end, or no key has ever
+        sent.
         """
         at = self._all_end_at
         return (
@@ -273,14 +284,14 @@ class EventGaps:
 
     @property
     def _all_end_at(self) -> int | None:
-        """The point behind the newest row of all keys, where none of them has a row at the end."""
+        """Point after the newest row of all keys, if none of them has a row at the end."""
         if len(self._open_gaps) < sum(not row.column for row in self.completeness):
             return None
         return max((_since(gap) for gap in self._open_gaps if gap.kind == ENDED), default=None)
 
     def _ends_before(self, gap: Gap) -> bool:
-        """Returns whether a key has ended more than a cadence, in time that is open, before the
-        newest one.
+        """Returns whether a key ended more than one cadence before the newest key, not counting
+        closed hours.
         """
         if gap.kind == NEVER_STARTED:
             return True
@@ -290,7 +301,9 @@ class EventGaps:
         return at_us // self.cadence_us if self.hours is None else self.hours.first(at_us)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns plain values; the gaps stand with those of the other clock."""
+        """Returns plain values, without the gaps, which `GapReport` lists together with those in
+        arrival time.
+        """
         found, steps = self.learned or (0, 0)
         return {
             "cadence_us": self.cadence_us,
@@ -305,7 +318,7 @@ class EventGaps:
 
 
 def _since(gap: Gap) -> int:
-    """Returns where a gap begins, also before the range."""
+    """Returns the start of a gap, which may be before the range."""
     return gap.from_us if gap.since_us is None else gap.since_us
 
 
@@ -316,21 +329,21 @@ def event_gaps(
     cadence_us: int | None,
     columns: Sequence[str],
 ) -> EventGaps | None:
-    """Returns what is missing in the time of some windows, by the tuples that had arrived by their
-    end.
+    """Returns the gaps in the event time of some windows, based on the tuples that had arrived by
+    their end.
 
     Args:
         rows: the stream.
-        windows: sealed to the last one.
-        grid: theirs.
-        cadence_us: another cadence than the stream's; without any, it is learned.
-        columns: whose nulls are reported; "*" is all.
+        windows: windows, all sealed up to the last one.
+        grid: their grid.
+        cadence_us: replaces the stream's cadence; if neither is set, it is learned.
+        columns: columns whose nulls are reported; "*" means all.
 
     Returns:
-        None where the stream has no event time.
+        None if the stream has no event time.
 
     Raises:
-        InputError: a column, a key or a cadence cannot be; or a cadence cannot be learned.
+        InputError: a column, a key or a cadence is invalid, or a cadence cannot be learned.
     """
     if rows.event_at is None:
         if columns or cadence_us is not None:
@@ -384,8 +397,8 @@ def _with_late(
     settings: GapSettings,
     grid: Grid,
 ) -> GapSettings:
-    """Returns settings that look for stretches whose rows all came late, where any row did: most
-    streams have none.
+    """Returns settings that also report periods whose rows all arrived late, if any row was late;
+    otherwise the settings unchanged, because most streams have no late rows.
     """
     if rows.hours:
         return settings
@@ -393,7 +406,7 @@ def _with_late(
         update={"window": Decimal(grid.width_us) / 1_000_000, "window_origin": grid.origin_us}
     )
     in_time = GapSql(late, "/").columns[-1]
-    # One row that was late is enough; the query stops at it.
+    # One late row is enough, so the query stops at it.
     found = query(
         f"select 1 from ({_rows(rows, windows, late)}) as s where {in_time} = 0 limit 1",
         s=rows.table,
@@ -402,7 +415,7 @@ def _with_late(
 
 
 def _columns(rows: StreamRows, asked: Sequence[str]) -> list[str]:
-    """Returns the columns whose nulls are looked for."""
+    """Returns the columns whose nulls are reported."""
     beside = {*rows.keys, rows.event_at, "arrived_at", *BOOKKEEPING}
     known = excluding(rows.table.schema.names, beside)
     if "*" in asked:
@@ -418,12 +431,12 @@ def _columns(rows: StreamRows, asked: Sequence[str]) -> list[str]:
 
 
 def _learned(rows: StreamRows, windows: WindowRange) -> tuple[int, tuple[int, int]]:
-    """Returns the most frequent distance between two event times of a key, and how often it is
-    there of how many.
+    """Returns the most frequent distance between two event times of a key, its number of
+    occurrences, and the number of all distances.
 
     Raises:
-        InputError: there is none, or fewer than half of the distances are like it: the stream has
-            no cadence.
+        InputError: no distance exists, or fewer than half of them are equal, so the stream has no
+            cadence.
     """
     settings = GapSettings(
         event_at=rows.event_at,
@@ -451,7 +464,7 @@ def _learned(rows: StreamRows, windows: WindowRange) -> tuple[int, tuple[int, in
 
 
 def _rows(rows: StreamRows, windows: WindowRange, settings: GapSettings) -> str:
-    """Returns the query for the tuples with the names that the report knows; keys as text."""
+    """Returns the query for the tuples with the column names of the report; keys as text."""
     sql = GapSql(settings, "/")
     names = rows.table.schema.names
     taken = [
@@ -483,8 +496,8 @@ def _asked(
     windows: WindowRange,
     settings: GapSettings,
 ) -> tuple[list[Gap], list[Completeness]]:
-    """Returns the report. Its runs are asked for several times, so they are written down in a
-    temporary table.
+    """Returns the report. Several queries use its runs, so these are written to a temporary
+    table.
     """
     sql = GapSql(settings, "/")
     merged = query(sql.merged(f"({sql.runs(f'({_rows(rows, windows, settings)})')})"), s=rows.table)
@@ -519,7 +532,7 @@ def _gap(row: Mapping[str, Any], sql: GapSql) -> Gap:
     hours = sql.settings.grid
     step_us = sql.settings.cadence_us
     if hours is not None:
-        # In opening hours the report counts points of a clock without the closed time.
+        # In opening hours the report counts points of a clock that skips closed hours.
         from_us = hours.start_us(from_us // step_us)
         since_us = hours.start_us(since_us // step_us)
         to_us = hours.end_us(to_us // step_us - 1)
@@ -540,7 +553,10 @@ def _gap(row: Mapping[str, Any], sql: GapSql) -> Gap:
 
 
 def _total(row: Mapping[str, Any], sql: GapSql) -> Completeness:
-    """Returns a row of the completeness, whose counts balance (G18)."""
+    """Returns a row of the completeness, after checking that its counts add up.
+
+    Rules: G18
+    """
     settings = sql.settings
     is_column = row["part"] > 0
     counts = [row[name] for name in ("present", "nulls", "missing", "tolerated")]

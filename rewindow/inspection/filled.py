@@ -1,5 +1,5 @@
-"""What filling has made of a stream: by column and method, and the rows around its longest gaps. No
-JVM.
+"""Shows the rows that filling has created in a stream: counts by column and method, and the rows
+around its longest gaps. Starts no JVM.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ from rewindow.windows import WindowRange
 GAPS_MAX = 6
 COLUMNS_MAX = 3
 AROUND = 12
-"""Gaps and columns that are shown, and rows before and behind a gap that are shown with it."""
+"""Numbers of gaps and of columns to show, and of rows before and after each gap."""
 _TRIED_MAX = 10 * GAPS_MAX
-"""So many gaps are looked at for values in and around them."""
+"""Largest number of gaps that are checked for values in and around them."""
 RECORDED = "recorded"
 NULL = "recorded null"
 _VALUELESS = {NONE, EXPIRED, "null"}
-"""Methods that say by themselves that a row has no value; a source of any other may have had
-none."""
+"""Methods that mean that a row has no value. With any other method, the source may have had no
+value.
+"""
 
 
 @dataclass(frozen=True)
 class FilledRow:
-    """A row, recorded or made; a made one has a method for each column, and may stand for
-    several.
+    """A recorded or created row. A created row has a method for each column, and may represent
+    several rows.
     """
 
     at_us: int
@@ -61,21 +62,21 @@ class FilledGap:
 
     @property
     def has_values(self) -> bool:
-        """Whether any column has a value in or around it, so that there is something to see."""
+        """Whether any column has a value in or around the gap, so that it can be plotted."""
         return any(present(row.values.values()) for row in self.rows)
 
 
 @dataclass(frozen=True)
 class FilledStream:
-    """What filling has made.
+    """Result of filling a stream.
 
     Attributes:
-        columns: those that are shown, numbers with a method.
-        gaps: those in which most values were made, then the longest; those without a value in and
-            around them left out.
-        gap_count: how many there are.
-        counts: by column and what became of its values, how many rows.
-        step_us: how far the points of the grid are apart.
+        columns: the columns to show, numbers with a method.
+        gaps: the gaps with the most created values first, then the longest, without gaps that have
+            no value in and around them.
+        gap_count: number of all gaps.
+        counts: number of rows by column and origin of the value.
+        step_us: distance between the points of the grid.
     """
 
     name: str
@@ -87,8 +88,8 @@ class FilledStream:
 
 
 def filled_stream(config: Config, stream: str, windows: WindowRange) -> FilledStream | None:
-    """Returns what the application `filled_<stream>` has published in some windows; None where
-    there is nothing.
+    """Returns what the application `filled_<stream>` has published in some windows; None if it has
+    published nothing there.
     """
     settings = config.streams.get(stream)
     name = f"{FILLED}{stream}.filled"
@@ -115,7 +116,7 @@ def filled_stream(config: Config, stream: str, windows: WindowRange) -> FilledSt
         : GAPS_MAX // 2
     ]
     ordered = [*made, *excluding(gaps, made)][:_TRIED_MAX]
-    # Each gap takes a query, so the loop ends as soon as it has enough gaps to show.
+    # Each gap needs a query, so the loop ends as soon as enough gaps are found.
     shown: list[FilledGap] = []
     for gap in ordered:
         around = _around(rows, columns, gap, windows, step_us)
@@ -134,7 +135,9 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _gaps_sql(rows: StreamRows, columns: Sequence[str], windows: WindowRange) -> str:
-    """Returns the query for all gaps, the longest first, and how many values of each were made."""
+    """Returns the query for all gaps, the longest first, with the number of values created in
+    each.
+    """
     keys = "".join(f"{quoted(key)}, " for key in rows.keys)
     named = "".join(
         f"{quoted(key)} as {name}, " for key, name in zip(rows.keys, rows.key_names, strict=True)
@@ -189,11 +192,11 @@ def _counts(
     columns: Sequence[str],
     windows: WindowRange,
 ) -> dict[tuple[str, str], int]:
-    """Returns by column how many values are recorded, null, or made by which method, with a value
-    or without one.
+    """Returns, by column, the number of values that are recorded, null, or created by each method,
+    with a value or without.
     """
-    # A made row may stand for several, so rows are added up instead of counted. Methods are grouped
-    # as text: few combinations of them exist, and each is parsed once.
+    # A created row may represent several, so rows are added up instead of counted. Methods are
+    # grouped as text: few combinations of them exist, and each is parsed once.
     one = "coalesce(_rw_made_rows, 1)"
     values = ", ".join(
         f"sum(case when {quoted(column)} is null then 0 else {one} end) as v{n}"
@@ -215,7 +218,7 @@ def _counts(
                 found[column, valueless] += unknown
             else:
                 found[column, RECORDED] += known
-                # A recorded null that was filled has its method too; its value is in a column of
-                # its own (G27).
+                # A recorded null that was filled also has a method; its value is in a separate
+                # column (G27).
                 found[column, method or NULL] += unknown
     return {place: count for place, count in sorted(found.items()) if count}

@@ -1,4 +1,4 @@
-"""A row of the report of gaps, whatever is missing: windows, arrivals, rows or values."""
+"""A row of the report of gaps: missing windows, arrivals, rows or values."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ class Gap:
     """A row of the report.
 
     Attributes:
-        kind: empty, missing or silent; in event time those of `operators.gaps` but lull.
-        windows: the windows it spans; of a silent stretch, up to the next tuple's. None in event
-            time.
-        from_us, to_us: the time it spans; of a silent stretch, between arrivals, missing windows
-            and range's end.
-        count: windows; or intervals without a tuple, `ceil((length - slack) / interval) - 1`; or
-            rows or values that are missing.
+        kind: empty, missing or silent; in event time the kinds of `operators.gaps` except lull.
+        windows: the windows of the gap; for a silent stretch, up to the window of the next tuple.
+            None in event time.
+        from_us, to_us: the period of the gap; a silent stretch is bounded by arrivals, missing
+            windows or the range's end.
+        count: number of windows; or of intervals without a tuple, `ceil((length - slack) /
+            interval) - 1`; or of missing rows or values.
         key: the key's values, of a silent stretch and in event time.
-        closed_by: the tuple that ended it; "open" where missing windows or the range's end did.
-        column: whose values are null.
+        closed_by: the tuple that ended it; "open" if missing windows or the range's end did.
+        column: the column whose values are null.
         open_left, open_right: in event time, whether it touches that bound of the range.
-        since_us: where it begins, also before the range; its id is made of it.
-        open_us: how much of the time that it spans rows were expected in; None for all.
+        since_us: its start, which may be before the range; its id is computed from it.
+        open_us: how much of its period rows were expected in; None for all of it.
     """
 
     kind: str
@@ -65,18 +65,23 @@ class Gap:
 
     @property
     def length_us(self) -> int:
-        """How long it is, without what is closed (G8)."""
+        """Its length without closed hours.
+
+        Rules: G8
+        """
         return self.to_us - self.from_us if self.open_us is None else self.open_us
 
     @property
     def keys(self) -> str:
-        """The key in words."""
+        """The key as text."""
         return key_text(self.key)
 
     @property
     def gap_id(self) -> str:
-        """Id of a gap in event time: the same however a range is cut, and as in
-        `operators.gap_report` (G9, G16).
+        """Id of a gap in event time. It does not depend on how a range is divided, and is the same
+        as in `operators.gap_report`.
+
+        Rules: G9, G16
         """
         if self.since_us is None:
             return ""
@@ -85,7 +90,10 @@ class Gap:
         return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[:16]
 
     def row(self) -> dict[str, Any]:
-        """Returns the row as it is written; window ids are numbers (W14)."""
+        """Returns the row as it is written; window ids are numbers.
+
+        Rules: W14
+        """
         times = format_time(self.from_us), format_time(self.to_us)
         first, last = (self.windows.first, self.windows.last) if self.windows else (None, None)
         values = (
@@ -105,7 +113,7 @@ class Gap:
 
 
 def key_text(key: Mapping[str, Any]) -> str:
-    """Returns a key in words; a null differs from every value.
+    """Returns a key as text; a null differs from every value.
 
     >>> key_text({"station": "KSFO", "sensor": None})
     'station=KSFO, sensor is null'
@@ -117,8 +125,8 @@ def key_text(key: Mapping[str, Any]) -> str:
 
 
 def with_nulls(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a row for programs: what it does not have is null, which a CSV cannot tell from an
-    empty text.
+    """Returns a row for programs, with null for each empty value. CSV cannot distinguish null from
+    an empty text.
 
     >>> with_nulls({"key": "", "count": 0})
     {'key': None, 'count': 0}

@@ -1,15 +1,17 @@
-"""`gaps`: what is missing from a stream, on the clock of arrivals and in event time (G1), without
+"""`gaps`: missing windows, rows and values of a stream, in arrival time and in event time, without
 starting a JVM.
 
-On the clock of arrivals, three kinds of rows: windows that are empty (sealed, no tuple), windows
-that are missing (not sealed, W40), and per key the stretches of arrival time without a tuple that
-are longer than the interval and the slack (G12, strictly: a tuple that arrives exactly so long
-after the last leaves no gap).
+In arrival time, the report has three kinds of rows: empty windows (sealed, no tuple), missing
+windows (not sealed), and per key the stretches of time without an arrival that are longer than
+interval plus slack. A tuple that arrives exactly that long after the previous one leaves no gap.
 
-Tuples may lie in a missing window, so its time is not called silent: a stretch is open where
-missing windows begin, and another begins behind them. Each must be so long by itself.
+A missing window may have tuples, so its time does not count as silent: a stretch stays open where
+missing windows start, and another one starts after them. Each must be longer than interval plus
+slack.
 
-What is missing in event time is in `event_gaps`.
+`event_gaps` reports gaps in event time.
+
+Rules: G1, G12, W40
 """
 
 from __future__ import annotations
@@ -40,20 +42,20 @@ from rewindow.windows import Grid, WindowRange, check_order, format_time, parse_
 
 @dataclass(frozen=True)
 class GapReport:
-    """What is missing from a stream in a window range.
+    """Missing windows, rows and values of a stream in a window range.
 
     Attributes:
-        windows: the range looked at; None when nothing of the stream is sealed.
-        sealed: sealed windows in it.
-        interval_us: how often a key should send; None when silences were not looked for.
-        slack_us: how much later than that a tuple may be; a silence longer than both is a gap
-            (G12).
+        windows: the examined range; None if no window of the stream is sealed.
+        sealed: number of sealed windows in it.
+        interval_us: expected period between arrivals of a key; None if silences were not reported.
+        slack_us: allowed delay in addition to the interval; a silence longer than both is a gap.
         gaps: the rows: empty, missing, then silent by key and time, then those in event time.
-        event: what was expected in event time, and how complete each key is; None where that cannot
-            be known.
-        event_lack: why it cannot; empty where the stream has no event time.
-        unusable: tuples whose event time cannot be, by key and reason: they count in no gap in
+        event: the expectation in event time, and the completeness of each key; None if unknown.
+        event_lack: the reason why it is unknown; empty if the stream has no event time.
+        unusable: tuples with an impossible event time, by key and reason. They count in no gap in
             event time.
+
+    Rules: G12
     """
 
     stream: str
@@ -68,10 +70,10 @@ class GapReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Windows empty, windows missing, intervals without a tuple, open ones apart; in event time
-        rows and values.
+        """Counts: empty windows, missing windows, intervals without a tuple (open ones separately);
+        in event time, rows and values.
 
-        Rows that were late are there, but were missing when their window was computed.
+        Late rows exist, but were missing when their window was computed.
         """
         counted = ("windows_empty", "windows_missing", "intervals_missing", "intervals_open")
         found = Counter(dict.fromkeys((*counted, "rows_missing", "values_null", "rows_late"), 0))
@@ -85,7 +87,7 @@ class GapReport:
         return dict(found)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns the report as rows, columns as in `COLUMNS`."""
+        """Returns the report as rows with the columns of `COLUMNS`."""
         return list(map(Gap.row, self.gaps))
 
     def to_csv(self) -> str:
@@ -104,11 +106,11 @@ class GapReport:
         return list(COLUMNS), rows
 
     def by_length(self) -> list[Gap]:
-        """Returns all gaps, the longest first, and of the same length the earliest."""
+        """Returns all gaps, the longest first; gaps of the same length by time."""
         return sorted(self.gaps, key=lambda gap: (-gap.length_us, gap.from_us, gap.keys))
 
     def longest(self, kind: str) -> list[Gap]:
-        """Returns the gaps of a kind, the longest first, and of the same length the earliest."""
+        """Returns the gaps of a kind, the longest first; gaps of the same length by time."""
         return sorted(
             (gap for gap in self.gaps if gap.kind == kind),
             key=lambda gap: (-gap.length_us, gap.from_us),
@@ -149,28 +151,30 @@ def gaps(  # noqa: PLR0913 - each is an option of the verb
     columns: Sequence[str] = (),
     keys: Mapping[str, str] | None = None,
 ) -> GapReport:
-    """Returns what is missing from a recorded or published stream in a closed window range.
+    """Returns the gaps of a recorded or published stream in a closed window range.
 
-    In event time, the range's time is looked at, with the tuples that had arrived by its end.
+    In event time, the report covers the time of the range, with the tuples that had arrived by its
+    end.
 
     Args:
-        config: settings in force; keys, interval and slack are the stream's.
+        config: current settings; keys, interval and slack are those of the stream.
         stream: its name.
         first, last: the range, window ids, closed; by default all sealed windows.
-        from_time, to_time: the range as times in ISO 8601, half-open; they win over window ids.
-        interval_us: another interval than the stream's, in the place of its slack too; without any,
-            silences are not looked for.
-        cadence_us: another cadence of event time than the stream's; without any, it is learned from
-            its tuples.
-        columns: whose nulls are reported; "*" is all.
-        keys: only keys with these values, by column.
+        from_time, to_time: the range as times in ISO 8601, half-open; they override window ids.
+        interval_us: replaces the stream's interval and slack; if neither is set, silences are not
+            reported.
+        cadence_us: replaces the stream's cadence in event time; if neither is set, it is learned
+            from the tuples.
+        columns: columns whose nulls are reported; "*" means all.
+        keys: restricts the keys to these values, by column.
 
     Raises:
-        InputError: the stream was never recorded, or it has no arrival timestamp to look for
-            silences on; the interval is not greater than zero (H20); a column, a key or a cadence
-            cannot be.
-        RangeError: the range is empty or reversed; or it has one end, and lies beside all sealed
-            windows.
+        InputError: the stream was never recorded, or has no arrival timestamp to find silences
+            with; the interval is not greater than zero; a column, a key or a cadence is invalid.
+        RangeError: the range is empty or reversed; or it has only one end, and no sealed window is
+            in it.
+
+    Rules: H20
     """
     if not Table.exists(config.windows_table(stream)):
         config.stream(stream)
@@ -226,7 +230,7 @@ def gaps(  # noqa: PLR0913 - each is an option of the verb
     except InputError as error:
         if keys or columns or cadence_us is not None:
             raise
-        # The caller did not ask for event time in particular, so the report goes without it.
+        # The caller did not request event time explicitly, so the report omits it.
         in_event_time = None
         lack = f"{error.primary}. {error.hint}".strip()
     found += in_event_time.gaps if in_event_time else []
@@ -244,7 +248,7 @@ def gaps(  # noqa: PLR0913 - each is an option of the verb
 
 
 def _expected(settings: StreamConfig | None, interval_us: int | None) -> tuple[int | None, int]:
-    """Returns how often a key should send, and how much later than that a tuple may be."""
+    """Returns the expected interval of a key, and how much later a tuple may arrive."""
     if interval_us is None:
         return (settings.interval_us, settings.slack_us) if settings else (None, 0)
     if interval_us <= 0:
@@ -253,8 +257,8 @@ def _expected(settings: StreamConfig | None, interval_us: int | None) -> tuple[i
 
 
 def _refuse_beside(stream: str, windows: Table, first: int | None, last: int | None) -> None:
-    """Refuses a range with one end and no sealed window: the other end would be taken from the
-    sealed windows.
+    """Rejects a range with only one end and no sealed window, because its other end would be
+    computed from the sealed windows.
     """
     sealed = sealed_range(windows)
     grid = stored_grid(windows)
@@ -299,7 +303,7 @@ def _missing(sealed: Any, span: WindowRange) -> Any:
 
 
 def _ranges(kind: str, found: Any, grid: Grid) -> list[Gap]:
-    """Returns a row for each run of consecutive windows; `found` are windows, or runs already."""
+    """Returns a row for each run of consecutive windows; `found` has windows, or runs."""
     if found.ndim == 1:
         cuts = np.flatnonzero(np.diff(found) > 1)
         firsts = np.concatenate((found[:1], found[cuts + 1]))
@@ -323,10 +327,10 @@ def _stretches(
     grid: Grid,
     longer_than_us: int,
 ) -> list[dict[str, Any]]:
-    """Returns each key's stretches without a tuple, whatever is missing in them, that reach into a
-    range.
+    """Returns each key's stretches without a tuple that overlap a range, including any missing
+    windows in them.
 
-    A key is known from its first tuple on, also from one before the range; the last stretch is open
+    A key is known from its first tuple on, which may be before the range; the last stretch is open
     at the range's end.
     """
     names = stream.table.schema.names
@@ -337,7 +341,8 @@ def _stretches(
             f'stream "{stream.name}" has no column "{lacking[0]}" to look for silences on'
         )
     end_us = grid.end_us(span.last)
-    # The stream's columns get names of ours before anything else is named: its own may be any.
+    # The stream's columns are renamed first, because their names could clash with other names in
+    # the query.
     given = "".join(
         f"{quoted(key)} as {name}, " for key, name in zip(keys, stream.key_names, strict=True)
     )
@@ -368,8 +373,8 @@ def _holes(
     span: WindowRange,
     grid: Grid,
 ) -> Any:
-    """Returns begin and end of each run of missing windows, from the first stretch's begin on, as
-    two columns.
+    """Returns start and end of each run of missing windows, from the start of the first stretch on,
+    as two columns.
     """
     first = min((grid.window(row["since"]) for row in stretches), default=span.first)
     sealed, _ = _seals(windows, first, span.last)
@@ -378,7 +383,7 @@ def _holes(
 
 
 def _outside(holes: Any, since_us: int, until_us: int) -> list[tuple[int, int]]:
-    """Returns what is left of a stretch of time outside of holes."""
+    """Returns the parts of a period that are outside of holes."""
     first = np.searchsorted(holes[:, 1], since_us, side="right")
     last = np.searchsorted(holes[:, 0], until_us, side="left")
     borders = [since_us, *holes[first:last].ravel().tolist(), until_us]
@@ -396,11 +401,11 @@ def _silences(
     slack_us: int,
     holes: Any,
 ) -> list[Gap]:
-    """Returns a row for each part of a stretch outside of holes that is a gap and reaches into a
-    range.
+    """Returns a row for each part of a stretch outside of holes that is a gap and overlaps a range.
 
-    The slack is counted once in a silence, as by a heartbeat (H7): a gap lacks one interval at
-    least.
+    The slack is counted once per silence, as by a heartbeat, so a gap lacks at least one interval.
+
+    Rules: H7
     """
     found = []
     start_us = grid.start_us(span.first)

@@ -1,5 +1,5 @@
-"""How far behind tuples arrive: behind their own event time, and behind the newest event time that
-was there before.
+"""Lag of arrivals: after their event time, and after the newest event time that had arrived
+before.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from rewindow.windows import Grid, WindowRange
 _HOUR_US = 3_600_000_000
 _DAY_US = 86_400_000_000
 STEPS_MAX = 120
-"""So many steps of time a report has at most."""
+"""Largest number of time steps in a report."""
 LATER_THAN_US = (0, 60_000_000, 600_000_000, 3_600_000_000, 86_400_000_000)
-"""Tuples further behind the newest event time (strict) are counted for each of these: with such a
-lag they are late."""
+"""Limits for the delay of a tuple relative to the newest event time. For each, the report counts
+the tuples whose delay is greater; with such a lag they would be late.
+"""
 
 
 @dataclass(frozen=True)
 class LagStep:
-    """The lag of the tuples that arrived in some windows, in microseconds: arrival less event time,
-    below zero too.
+    """Lag of the tuples that arrived in some windows, in microseconds: arrival minus event time,
+    which may be negative.
     """
 
     windows: WindowRange
@@ -38,14 +39,14 @@ class LagStep:
 
 @dataclass(frozen=True)
 class KeyLateness:
-    """How far tuples of a key were behind the newest event time that had arrived, of any key,
+    """Delay of a key's tuples relative to the newest event time, of any key, that had arrived
     before them.
 
     Attributes:
         hour: hour of the day, in UTC, in which these tuples arrived; None for all.
-        behind: for each of `LATER_THAN_US`, how many were further behind: as many would be late
-            with that lag.
-        most_us: how far the last of them was behind.
+        behind: for each limit in `LATER_THAN_US`, the number of tuples with a greater delay, which
+            would be late with that lag.
+        most_us: the largest delay.
     """
 
     key: Mapping[str, Any]
@@ -56,12 +57,14 @@ class KeyLateness:
 
     @property
     def keys(self) -> str:
-        """The key in words."""
+        """The key as text."""
         return key_text(self.key)
 
 
 def lag_over_time(rows: StreamRows, windows: WindowRange, grid: Grid) -> list[LagStep]:
-    """Returns the lag by steps of as many windows each, those without a tuple left out."""
+    """Returns the lag by steps with the same number of windows each, without steps that have no
+    tuple.
+    """
     size = -(-len(windows) // STEPS_MAX)
     sql = f"""
     select step, count(*) as tuples, avg(cast(a - t as double)) as mean, min(a - t) as least,
@@ -88,7 +91,7 @@ def lag_over_time(rows: StreamRows, windows: WindowRange, grid: Grid) -> list[La
 
 
 def lateness_by_key(rows: StreamRows, windows: WindowRange) -> list[KeyLateness]:
-    """Returns how far each key's tuples were behind, the furthest behind first; then by hour of the
+    """Returns the delays of each key's tuples, the most delayed key first; then by hour of the
     day.
     """
     counts = ", ".join(
@@ -100,7 +103,7 @@ def lateness_by_key(rows: StreamRows, windows: WindowRange) -> list[KeyLateness]
         "preceding)"
     )
     hour = f"(a % {_DAY_US} + {_DAY_US}) % {_DAY_US} / {_HOUR_US}"
-    # A tuple is held against the newest event time of all keys before it, so the inner query also
+    # A tuple is compared with the newest event time of all keys before it, so the inner query also
     # reads tuples from before the range. Grouping sets return each key as a whole, where the hour
     # is null, and by hour of the day in one pass.
     listed = rows.listed_keys
@@ -125,8 +128,8 @@ def lateness_by_key(rows: StreamRows, windows: WindowRange) -> list[KeyLateness]
 
 
 def _times(rows: StreamRows, windows: WindowRange) -> str:
-    """Returns the query for arrival and event time of the tuples that have both, with an event time
-    that can be.
+    """Returns the query for arrival and event time of the tuples that have both, without impossible
+    event times.
     """
     place = quoted("offset") if "offset" in rows.table.schema.names else "window_id"
     return (

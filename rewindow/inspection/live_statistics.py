@@ -51,7 +51,7 @@ def read_live_statistics(
     """Returns the statistics in the sealed windows of a recorded stream.
 
     Args:
-        config: settings in force.
+        config: current settings.
         stream: a stream with the setting `statistics_of`.
         first, last: closed range of windows of the live run, for the further columns only. `rows`
             has all windows, because every heartbeat counts for the correction of clocks.
@@ -145,7 +145,7 @@ def read_graph(config: Config, source: str, reported: Collection[str]) -> Latenc
     """Returns the graph of a live run.
 
     Args:
-        config: settings in force; the path of a file is relative to their folder.
+        config: current settings; the path of a file is relative to their folder.
         source: a JSON file, or the name of an application.
         reported: operators that the statistics name; a stream of the application is an input
             operator if it is among them.

@@ -1,4 +1,4 @@
-"""What to do next with a replay, as a command that works, and why it stopped in a few lines."""
+"""The next step for a replay, as a command that works, and a short text why it stopped."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ _HINT = "  Hint: "
 
 
 def next_step(name: str, state: ReplayState) -> str:
-    """Returns what to do next with a replay in a state in which nothing stands against it, in
-    words.
-    """
+    """Returns the next step for a replay in a state, as text, if no obstacle exists."""
     return {
         ReplayState.PLANNED: f"Next: rewindow replay --resume {name}",
         ReplayState.RUNNING: "It runs; should its process be gone: rewindow replay --resume "
@@ -43,10 +41,10 @@ def next_step(name: str, state: ReplayState) -> str:
 
 
 def next_steps(config: Config, row: Replay) -> tuple[str, bool]:
-    """Returns what to do next with a replay, and whether its next attempt could begin now.
+    """Returns the next step for a replay, as text, and whether its next attempt could start now.
 
-    Where a resume would be refused, that says so and names the command that works; where the last
-    attempt ended with an error that names its own next act, that one.
+    If a resume would be rejected, the text contains the reason and the command that works. If the
+    last attempt ended with an error that names the next step, it is that one.
     """
     whole = whole_replay(row.replay_id)
     if whole != row.replay_id:
@@ -72,8 +70,8 @@ def next_steps(config: Config, row: Replay) -> tuple[str, bool]:
 
 
 def has_stopped_unnoticed(ledger: Ledger, row: Replay) -> bool:
-    """Returns whether a replay is said to run, though its process has ended, and no outcome was
-    recorded.
+    """Returns whether a replay is recorded as running although its process has ended without a
+    recorded outcome.
     """
     if row.state is not ReplayState.RUNNING:
         return False
@@ -85,8 +83,8 @@ def has_stopped_unnoticed(ledger: Ledger, row: Replay) -> bool:
 
 
 def _of_publications(ledger: Ledger, row: Replay) -> str:
-    """Returns the next act where a publication is open, or lies under a later one; empty
-    elsewhere.
+    """Returns the next step if a publication is open or covered by a later one; otherwise an empty
+    text.
     """
     if any(act.closed_at is None for act in ledger.publications.newest(row.replay_id)):
         finish = f"rewindow publish {row.replay_id}"
@@ -104,8 +102,8 @@ def _of_publications(ledger: Ledger, row: Replay) -> str:
 
 
 def _of_staged(config: Config, ledger: Ledger, row: Replay) -> str:
-    """Returns the next act where staged tables were purged, the gate has not passed, or nothing is
-    to be published.
+    """Returns the next step if staged tables were purged, the gate has not passed, or nothing is to
+    be published; otherwise an empty text.
     """
     if row.state not in (ReplayState.ENDED, ReplayState.CHECKED, ReplayState.UNDONE):
         return ""
@@ -130,8 +128,8 @@ def _of_staged(config: Config, ledger: Ledger, row: Replay) -> str:
 
 
 def _of_attempt(ledger: Ledger, row: Replay) -> str:
-    """Returns the next act while an attempt starts, so that it has not told its process yet; empty
-    elsewhere.
+    """Returns the next step while an attempt is starting and has not reported its process yet;
+    otherwise an empty text.
     """
     last = (
         ledger.attempts.last(row.replay_id)
@@ -145,8 +143,8 @@ def _of_attempt(ledger: Ledger, row: Replay) -> str:
 
 
 def cause(message: str) -> str:
-    r"""Returns why something failed in at most four lines: no frames of Python or of the JVM, and
-    no hint.
+    r"""Returns the cause of a failure in at most four lines, without frames of Python or the JVM
+    and without the hint.
 
     >>> print(cause("Job aborted\n\tat a.B(C.scala:1)\nCaused by: java.io.IOException: disk full"))
     Job aborted
@@ -158,8 +156,8 @@ def cause(message: str) -> str:
     kept = lines[:first]
     causes = []
     python = []
-    # The JVM names causes from the outside to the inside, and Python ends with the error: the last
-    # line of either kind is the root cause.
+    # The JVM lists causes from the outermost to the innermost, and Python ends with the error: the
+    # last line of either kind is the root cause.
     for line in lines[first:]:
         if line.strip().startswith("Caused by: "):
             causes.append(line.strip().removeprefix("Caused by: "))

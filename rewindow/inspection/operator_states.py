@@ -1,4 +1,4 @@
-"""What operators keep from window to window, as a checkpoint of a replay holds it."""
+"""Reads operator states from a checkpoint of a replay."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class OperatorStateRows:
     """The state of an operator after a window.
 
     Attributes:
-        window: the last window that it has seen.
-        count: how many rows it has; of an operator with a key, a row a key.
-        rows: the first of them, or of those that were asked for.
+        window: the last window included in the state.
+        count: number of rows; an operator with a key has one row per key.
+        rows: the first rows, or the first of the requested ones.
     """
 
     operator: str
@@ -44,20 +44,21 @@ def operator_states(
     where: Mapping[str, str] | None = None,
     limit: int = 20,
 ) -> list[OperatorStateRows]:
-    """Returns the states in a checkpoint of a replay, held against their digests, with some of
-    their rows.
+    """Returns the states in a checkpoint of a replay, after comparing them with their digests, with
+    some of their rows.
 
     Args:
-        config: settings in force.
-        replay_id: a replay; it may still run.
-        operator: the only operator to look at.
-        window: take the newest checkpoint at or before this window, not the newest of all.
-        where: columns of the state, and the text of the value that rows shall have there, such as
-            the key.
-        limit: rows of each operator at most.
+        config: current settings.
+        replay_id: a replay; it may still be running.
+        operator: the only operator to read.
+        window: use the newest checkpoint at or before this window, not the newest of all.
+        where: columns of the state, such as the key, with the text of the value that rows must have
+            there.
+        limit: maximum number of rows per operator.
 
     Raises:
-        InputError: there is no such replay, operator with a state, column or checkpoint.
+        InputError: the replay, an operator with a state, the column or the checkpoint does not
+            exist.
         CheckpointError: the checkpoint is damaged.
         TableError: the staged tables were purged.
     """

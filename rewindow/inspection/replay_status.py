@@ -1,5 +1,5 @@
-"""Where a replay stands: attempts, progress, losses, gate, publication, what is stale, and what to
-do next.
+"""Status of a replay: attempts, progress, losses, gate, publication, stale windows, and the next
+step.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from rewindow.windows import to_ranges
 
 @dataclass(frozen=True)
 class ReplayStatus:
-    """Where a replay stands.
+    """Status of a replay.
 
     Attributes:
         row: its row in the ledger.
         attempts: oldest first.
         ports: tuples and lost windows of each input, output and error port.
         checks: gate runs, newest first.
-        stale: what is stale in the published tables of its application.
-        losses: what at most once gave up.
-        states: how large the states in its newest checkpoint are; none when its tables were purged.
-        recovery: how the next attempt of a replay that has stopped goes on, in words; None
-            otherwise.
+        stale: stale windows in the published tables of its application.
+        losses: windows that at most once gave up.
+        states: sizes of the states in its newest checkpoint; empty if its tables were purged.
+        recovery: how the next attempt of a stopped replay would resume, as text; otherwise None.
         lost: windows lost in any output.
-        counts: windows repeated and affected among others; None when its tables were purged.
-        publications: acts of publishing it and of taking that back, newest first.
-        seen: what covers it, if it is published.
-        is_gone: whether it is said to run, and its process has ended, and no outcome was recorded.
-        next_steps: what to do next, with the command.
-        log: file with all that the newest attempt said when it failed; None without one.
+        counts: counts such as windows repeated and affected; None if its tables were purged.
+        publications: its publications and undos, newest first.
+        seen: later publications that cover it, if it is published.
+        is_gone: whether it is recorded as running although its process has ended without a recorded
+            outcome.
+        next_steps: the next step, with the command.
+        log: log file of the newest attempt if it failed; None if no log exists.
         containers: its containers that have a plan already; empty for a replay of one container.
-        partitions: of its tuple operators.
+        partitions: partitions of its tuple operators.
     """
 
     row: Replay
@@ -74,14 +74,19 @@ class ReplayStatus:
 
     @property
     def mark(self) -> int:
-        """Windows that every container has committed: the committed window of Apex (W74)."""
+        """Number of windows that every container has committed: the committed window of Apex.
+
+        Rules: W74
+        """
         if not self.plan.is_divided or len(self.containers) < len(self.plan.containers):
             return self.row.mark
         return min(container.mark for container in self.containers)
 
     @property
     def progress(self) -> str:
-        """How many windows are committed, and how many of them are lost, repeated or affected."""
+        """Number of committed windows, and how many of them are lost, repeated or affected, as
+        text.
+        """
         committed = f"{self.mark:,} of {len(self.row.range):,} committed"
         if self.counts is not None:
             return f"{committed}, {self.counts.fate}"
@@ -92,24 +97,27 @@ class ReplayStatus:
 
     @property
     def state(self) -> str:
-        """Its state in words: also what covers it."""
+        """Its state as text, including replays that cover it."""
         return state_words(self.row, self.seen, self.is_gone)
 
     @property
     def cause(self) -> str:
-        """Why it is in its state, in a few lines."""
+        """The reason for its state, in a few lines."""
         return cause(self.row.message) or (
             "the attempt's process has ended, and no outcome was recorded" if self.is_gone else ""
         )
 
     @property
     def error_tuples(self) -> int:
-        """Tuples on error ports."""
+        """Number of tuples on error ports."""
         return sum(total.tuples for total in self.ports if total.direction == "error")
 
     @property
     def lost_to_states(self) -> list[str]:
-        """What skips have cost the states, in words (X2, X3)."""
+        """Effects of skipped windows on states, as text.
+
+        Rules: X2, X3
+        """
         found = [
             f"state_lost: the state of {name} lacks windows {', '.join(map(str, parts))}; their "
             "outputs stay"
@@ -124,7 +132,7 @@ class ReplayStatus:
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns it for programs."""
+        """Returns the status as plain values for programs."""
         row = self.row
         return {
             "replay": row.replay_id,
@@ -174,10 +182,10 @@ class ReplayStatus:
 
 
 def replay_status(config: Config, replay_id: str) -> ReplayStatus:
-    """Returns where a replay stands.
+    """Returns the status of a replay.
 
     Raises:
-        InputError: there is no such replay.
+        InputError: the replay does not exist.
     """
     ledger = Ledger.open(config.ledger_url)
     row = ledger.replays.get(replay_id)
@@ -223,18 +231,18 @@ def list_replays(
     state: str | None = None,
     limit: int = 20,
 ) -> list[Replay]:
-    """Returns replays as the ledger has them, newest first; samples of `plan --verify` only where a
-    state is asked for.
+    """Returns replays from the ledger, newest first. Samples of `plan --verify` are included only
+    if a state is given.
 
     Args:
-        config: settings in force.
-        application: only replays of this one.
-        state: only replays in this state. "failed" includes running replays whose process is
-            gone.
-        limit: how many at most.
+        config: current settings.
+        application: only replays of this application.
+        state: only replays in this state. "failed" includes running replays whose process has
+            ended.
+        limit: maximum number of replays.
 
     Raises:
-        InputError: there is no such state.
+        InputError: the state does not exist.
     """
     if state is not None and state not in list(ReplayState):
         hint = f"{did_you_mean(state, ReplayState)}There are: {', '.join(ReplayState)}."
@@ -250,36 +258,36 @@ def list_replays(
 
 
 def stopped_unnoticed(config: Config, rows: Sequence[Replay]) -> frozenset[str]:
-    """Returns the ids of those among some replays that are said to run, though their process is
-    gone.
+    """Returns the ids of the replays that are recorded as running although their process has
+    ended.
     """
     ledger = Ledger.open(config.ledger_url)
     return frozenset(row.replay_id for row in rows if has_stopped_unnoticed(ledger, row))
 
 
 def covers(config: Config, rows: Sequence[Replay]) -> dict[str, Visibility]:
-    """Returns what covers each replay that is published."""
+    """Returns the later publications that cover each published replay."""
     ledger = Ledger.open(config.ledger_url)
     return {row.replay_id: visibility(ledger, row) for row in rows}
 
 
 def attempts_begun(config: Config, rows: Sequence[Replay]) -> dict[str, int]:
-    """Returns how many attempts of each replay have begun."""
+    """Returns the number of attempts of each replay that have started."""
     ids = [row.replay_id for row in rows]
     return dict.fromkeys(ids, 0) | Ledger.open(config.ledger_url).attempts.begun(ids)
 
 
 def lost_windows(config: Config, rows: Sequence[Replay]) -> dict[str, int]:
-    """Returns how many windows each replay has lost in any output, as the ledger counted them."""
+    """Returns the number of windows that each replay has lost in any output, from the ledger."""
     ids = [row.replay_id for row in rows]
     return dict.fromkeys(ids, 0) | Ledger.open(config.ledger_url).counts.lost_windows(ids)
 
 
 def _counts(config: Config, row: Replay, plan: Plan) -> ReplayCounts | None:
-    """Returns what the tables of a replay hold; None when they were purged.
+    """Returns the counts of a replay's tables; None if they were purged.
 
-    Tables are read only where something may be lost, repeated or affected: a single attempt, and
-    exactly once, lose and repeat nothing.
+    Tables are read only if windows may be lost, repeated or affected. A single attempt loses and
+    repeats nothing, and neither does exactly once.
     """
     if plan.is_divided:
         is_plain = not (plan.may_lose or plan.may_repeat)
@@ -314,7 +322,10 @@ def _states(config: Config, row: Replay) -> list[StateSize]:
 
 
 def _expected(config: Config, row: Replay) -> str:
-    """Returns how the next attempt of a replay that has stopped goes on (R8)."""
+    """Returns how the next attempt of a stopped replay would resume, as text.
+
+    Rules: R8
+    """
     try:
         return str(expect_recovery(config, row.read_plan()))
     except RewindowError as error:
@@ -322,6 +333,6 @@ def _expected(config: Config, row: Replay) -> str:
 
 
 def _log(config: Config, row: Replay) -> Location | None:
-    """Returns the log of the newest attempt, which has whole tracebacks; None when it left none."""
+    """Returns the log of the newest attempt, which has full tracebacks; None if no log exists."""
     path = config.replay_root(row.replay_id) / f"outcome-{row.epoch}.log"
     return path if row.message and path.is_file() else None

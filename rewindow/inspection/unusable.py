@@ -1,5 +1,5 @@
-"""Tuples whose event time cannot be: how many, of which key, and why. They count in no lag,
-lateness or gap.
+"""Tuples with an impossible event time, by key and reason. They count in no lag, lateness or
+gap.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from rewindow.windows import WindowRange
 
 @dataclass(frozen=True)
 class Unusable:
-    """Tuples of a key whose event time cannot be.
+    """Tuples of a key with an impossible event time.
 
     Attributes:
         reason: `far_future` or `bad_type`, as in `lateness`.
-        times_too_small: how many times too small a timestamp in a wrong unit is; None for other
+        times_too_small: factor by which a timestamp in a wrong unit is too small; None for other
             reasons.
-        of: tuples that the key has in all.
+        of: number of all tuples of the key.
     """
 
     key: Mapping[str, Any]
@@ -35,19 +35,19 @@ class Unusable:
 
     @property
     def keys(self) -> str:
-        """The key in words."""
+        """The key as text."""
         return key_text(self.key)
 
     @property
     def why(self) -> str:
-        """The reason in words."""
+        """The reason as text."""
         if self.times_too_small is None:
             return "more than a day ahead of their arrival"
         return f"{FACTORS[self.times_too_small]} times too small"
 
     @property
     def words(self) -> str:
-        """Key, count and reason in words."""
+        """Key, count and reason as text."""
         count = (
             f"all {self.tuples:,}" if self.tuples == self.of else f"{self.tuples:,} of {self.of:,}"
         )
@@ -65,8 +65,8 @@ class Unusable:
 
 
 def unusable_tuples(rows: StreamRows, windows: WindowRange) -> list[Unusable]:
-    """Returns what arrived in some windows with an event time that cannot be, by key and reason:
-    the most first.
+    """Returns the tuples of some windows that have an impossible event time, by key and reason, the
+    most frequent first.
     """
     if not rows.can_judge:
         return []
@@ -97,8 +97,8 @@ def unusable_tuples(rows: StreamRows, windows: WindowRange) -> list[Unusable]:
 
 
 def describe_unusable(found: Sequence[Unusable], shown: int) -> str:
-    """Returns in one sentence how many tuples are left out, and of which keys the most; empty where
-    none is.
+    """Returns a sentence with the number of excluded tuples and the keys that have the most; empty
+    if none are excluded.
     """
     if not found:
         return ""

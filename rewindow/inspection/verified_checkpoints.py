@@ -28,7 +28,7 @@ class VerifiedCheckpoint:
     """The checkpoint of a window as the newest attempt saved it.
 
     Attributes:
-        window: the last window that the states have seen.
+        window: the last window included in the states.
         states: rows, bytes, digest and versions of each operator that has a state.
         damage: description of the damage; empty if a resume can restore the checkpoint.
         cost: cost of a resume without this checkpoint, as text; empty if it is not damaged.

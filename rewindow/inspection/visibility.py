@@ -1,6 +1,4 @@
-"""What became of a replay's publications: which stand, which were taken back, and which later ones
-cover them.
-"""
+"""State of a replay's publications: in effect, undone, or covered by later publications."""
 
 from __future__ import annotations
 
@@ -15,11 +13,11 @@ from rewindow.windows import without
 
 @dataclass(frozen=True)
 class Visibility:
-    """What stands over a published replay.
+    """Later publications that cover a published replay.
 
     Attributes:
-        covered_by: replays whose later publications stand over windows of it, newest first.
-        is_whole: whether they cover all of its windows.
+        covered_by: replays with later publications of the same windows, newest first.
+        is_whole: whether these cover all of its windows.
     """
 
     covered_by: tuple[str, ...] = ()
@@ -32,7 +30,7 @@ class Visibility:
 
 
 def visibility(ledger: Ledger, row: Replay) -> Visibility:
-    """Returns what covers a replay; nothing where it is not published."""
+    """Returns the later publications that cover a replay; none if it is not published."""
     if row.state is not ReplayState.PUBLISHED:
         return Visibility()
     own = next(iter(effective_publications(ledger.publications.newest(row.replay_id))), None)
@@ -48,12 +46,13 @@ def visibility(ledger: Ledger, row: Replay) -> Visibility:
 
 
 def state_words(row: Replay, seen: Visibility, is_gone: bool) -> str:
-    """Returns the state of a replay as people read it, such as "published, covered by second".
+    """Returns the state of a replay as text, such as "published, covered by second".
 
     Args:
         row: the replay.
-        seen: what readers see of it.
-        is_gone: it is said to run, though its process has ended, and no outcome was recorded.
+        seen: the publications that cover it.
+        is_gone: it is recorded as running although its process has ended without a recorded
+            outcome.
     """
     if is_gone:
         return f"{row.state.value}, but its process is gone"
@@ -61,8 +60,8 @@ def state_words(row: Replay, seen: Visibility, is_gone: bool) -> str:
 
 
 def outcome(act: Publication, acts: Sequence[Publication]) -> str:
-    """Returns what became of a publication, an undo or a withdrawal, in words; `acts` has all of
-    the same replay.
+    """Returns the outcome of a publication, an undo or a withdrawal, as text; `acts` has all of the
+    same replay.
     """
     if act.withdrawn is not None:
         return f"given up: {act.withdrawn}"
@@ -71,7 +70,7 @@ def outcome(act: Publication, acts: Sequence[Publication]) -> str:
     if act.kind != PUBLISH:
         return f"took publication {act.undoes} back"
     undone = []
-    # An undo of a later publication of the replay took this one back too.
+    # An undo of a later publication of the replay undid this one too.
     for undo in acts:
         if undo.kind != UNDO or undo.replay_id != act.replay_id or undo.undoes is None:
             continue

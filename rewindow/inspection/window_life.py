@@ -1,4 +1,4 @@
-"""One window's life: inputs, attempts, checkpoint, digests, checks."""
+"""History of one window: inputs, attempts, checkpoint, digests, checks."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class WindowSeal:
 
 @dataclass(frozen=True, slots=True)
 class WindowInput:
-    """What an input had of the window, at the version that the replay has pinned.
+    """The window in an input, at the version that the replay has pinned.
 
     Attributes:
-        state: sealed, empty, missing, or in words that the stream is not there any more.
-        seal: None where it is missing.
+        state: sealed, empty, missing, or a text that the stream no longer exists.
+        seal: None if the window is missing.
     """
 
     stream: str
@@ -57,7 +57,7 @@ class WindowInput:
     seal: WindowSeal | None = None
 
     def to_json(self) -> dict[str, object]:
-        """Returns it for programs: the seal's columns beside stream and state."""
+        """Returns plain values for programs: the columns of the seal, with stream and state."""
         return {
             "stream": self.stream,
             "state": self.state,
@@ -67,7 +67,9 @@ class WindowInput:
 
 @dataclass(frozen=True, slots=True)
 class PortFact:
-    """What an attempt has written of a port in the window: a row of the replay's table of facts."""
+    """A fact that an attempt has written about a port in the window: a row of the replay's table of
+    facts.
+    """
 
     window_id: int
     direction: str
@@ -85,7 +87,7 @@ class PortFact:
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """An operator's state in a checkpoint; `operator` is empty where no operator has any."""
+    """An operator's state in a checkpoint; `operator` is empty if no operator has a state."""
 
     operator: str
     window_id: int
@@ -96,9 +98,7 @@ class SavedState:
 
 @dataclass(frozen=True, slots=True)
 class WindowPublication:
-    """A publication, or an undo of one, whose range holds the window; `outcome`: what became of it,
-    in words.
-    """
+    """A publication, or an undo of one, whose range contains the window; `outcome` is a text."""
 
     number: int
     kind: str
@@ -119,8 +119,8 @@ class OtherReplay:
 
 @dataclass(frozen=True, slots=True)
 class PropertyOrigin:
-    """A property or attribute that the replay ran with, and where its value came from: a file, an
-    option or code.
+    """A property or attribute of the replay, and the origin of its value: a file, an option or
+    code.
     """
 
     operator: str
@@ -131,17 +131,19 @@ class PropertyOrigin:
 
 @dataclass(frozen=True, slots=True)
 class WindowLife:
-    """One window of a replay: what went in, who computed it, what came out, what was found wrong.
+    """One window of a replay: its inputs, attempts, results, and problems.
 
     Attributes:
-        begin, end: its time, ISO 8601; the end is not part of it.
-        purged: tables of the replay that are no longer there, so that nothing is known from them.
+        begin, end: its time, ISO 8601, half-open.
+        purged: tables of the replay that no longer exist, so their contents are unknown.
         checkpoint: the states of the newest checkpoint at or before it.
-        checks: what did not pass, of the window or of the whole range.
-        quarantined: tuples of the inputs that were put aside.
-        properties: of the operators, with where each value came from (O28).
+        checks: findings that did not pass, about the window or the whole range.
+        quarantined: number of tuples of the inputs in quarantine.
+        properties: properties of the operators, with the origin of each value.
         visible: the replay whose rows of the window readers see; None if none is published.
         others: the other replays of the application that contain the window, newest first.
+
+    Rules: O28
     """
 
     replay: str
@@ -163,7 +165,7 @@ class WindowLife:
     others: tuple[OtherReplay, ...] = ()
 
     def to_json(self) -> dict[str, object]:
-        """Returns it for programs (docs/json.md)."""
+        """Returns plain values for programs (docs/json.md)."""
         checks = []
         for check in self.checks:
             ranges = [[part.first, part.last] for part in check.windows]
@@ -187,7 +189,7 @@ _JSON_NAMES = {"begin": "from", "end": "to"}
 
 
 def window_life(config: Config, subject: str, window: str) -> WindowLife:
-    """Returns what went into a window, who computed it, what came out, and what was found wrong.
+    """Returns the inputs, attempts, results and problems of a window.
 
     Args:
         config: settings.
@@ -196,7 +198,7 @@ def window_life(config: Config, subject: str, window: str) -> WindowLife:
         window: window id, or a time inside the window.
 
     Raises:
-        InputError: there is no such replay, or none of them holds the window.
+        InputError: the replay does not exist, or none contains the window.
     """
     ledger = Ledger.open(config.ledger_url)
     row, number = _find(config, ledger, subject, window)
@@ -206,8 +208,8 @@ def window_life(config: Config, subject: str, window: str) -> WindowLife:
 def _find(config: Config, ledger: Ledger, subject: str, window: str) -> tuple[Replay, int]:
     """Returns the replay to show, and the window's id.
 
-    Of an application it is the published one. If none is published it is the newest; a candidate,
-    an abandoned replay or one without facts is shown only if there is no other.
+    For an application, it is the published one. If none is published, it is the newest; a
+    candidate, an abandoned replay or one without facts is shown only if no other exists.
     """
     found = ledger.replays.find(subject)
     candidates = [found] if found else ledger.replays.newest(subject, limit=200)
@@ -300,8 +302,8 @@ def _life(config: Config, ledger: Ledger, row: Replay, window: int) -> WindowLif
 
 
 def _properties(plan: Plan, changes: list[PropertyChange]) -> tuple[PropertyOrigin, ...]:
-    """Returns the values in one window: those of the plan, but for what was changed while the
-    replay ran.
+    """Returns the values in one window: those of the plan, except properties that were changed
+    while the replay ran.
     """
     origins = []
     for given in plan.given:
@@ -346,8 +348,8 @@ def _input(config: Config, stream: str, version: int, window: int) -> WindowInpu
 
 
 def _quarantined(config: Config, plan: Plan, window: int) -> int:
-    """Returns how many tuples of the replay's inputs were put aside; another stream's ids may be of
-    another grid.
+    """Returns the number of quarantined tuples of the replay's inputs; window ids of other streams
+    may belong to another grid.
     """
     if not Table.exists(config.quarantine_table):
         return 0

@@ -1,4 +1,4 @@
-"""How the windows of a replay fared, and what its tables hold: plain values."""
+"""Runs of windows with the same state, and counts of a replay's tables, as plain values."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ AFFECTED = "affected"
 
 @dataclass(frozen=True)
 class WindowRun:
-    """Windows of an output that fared alike; `attempt` is the one whose rows readers take, 0 for
-    lost ones.
+    """Consecutive windows of an output with the same state; `attempt` is the one whose rows readers
+    see, 0 for lost windows.
     """
 
     windows: WindowRange
@@ -25,20 +25,21 @@ class WindowRun:
 
 @dataclass(frozen=True)
 class ReplayCounts:
-    """What the tables of a replay hold, counted.
+    """Counts of a replay's tables.
 
     Attributes:
-        windows: windows of the range that are accounted for: sealed in an output, or listed as
-            lost.
+        windows: windows of the range that are sealed in an output, or listed as lost.
         tuples: rows of all outputs that readers see.
         tuples_in: input tuples that were processed.
-        redone: windows that a later attempt computed although an earlier one had committed some of
+        redone: windows that a later attempt computed although an earlier one had committed part of
             them.
-        repeated, repeated_tuples: windows with rows of several attempts, and the rows that readers
-            do not take.
+        repeated, repeated_tuples: windows with rows of several attempts, and their rows that
+            readers do not see.
         lost, lost_tuples: windows that at most once gave up in an output, and input tuples that
             were not processed.
-        affected: windows computed from a state that lacks lost windows or is stale (R14).
+        affected: windows computed from a state that lacks lost windows or is stale.
+
+    Rules: R14
     """
 
     windows: int = 0
@@ -53,7 +54,7 @@ class ReplayCounts:
 
     @property
     def fate(self) -> str:
-        """Windows that are not simply committed, in words, as a part of a sentence."""
+        """Number of windows that are lost, repeated or affected, as a part of a sentence."""
         if not (self.lost or self.repeated or self.affected):
             return "none lost, repeated or affected"
         return f"{self.lost:,} lost, {self.repeated:,} repeated, {self.affected:,} affected"
