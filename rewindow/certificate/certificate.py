@@ -222,7 +222,7 @@ def certify(
 
     Raises:
         InputError: a replay is unknown or was purged; nothing is published in the range (names the
-            action that withdrew it); neither side has a window in the range, or a requested output;
+            action that undid it); neither side has a window in the range, or a requested output;
             two applications have no output in common, or different windows.
         TableError: windows must be read and their files are damaged or missing.
     """

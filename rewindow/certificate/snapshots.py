@@ -387,7 +387,7 @@ def check_comparable(config: Config, a: Snapshot, b: Snapshot) -> None:
 
 
 def _unpublished(config: Config, published: Snapshot, replay_id: str) -> InputError:
-    """Returns the error for a range in which nothing is published, with the action that withdrew
+    """Returns the error for a range in which nothing is published, with the action that undid
     it.
     """
     application = published.description.application
