@@ -1,8 +1,8 @@
-"""The log of a job: whole tracebacks, and all that the JVM says, in a file beside the job's
-outcome.
+"""The log of a job: full tracebacks and all output of the JVM, in a file next to the job's outcome
+file.
 
-A terminal or a task's log shows the cause in a few lines and names this file, to which the JVM
-writes too.
+A terminal or a task's log shows the cause in a few lines and names this file, which the JVM also
+writes to.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ OUTCOME_VARIABLE = "REWINDOW_OUTCOME"
 
 
 def log_file() -> Path | None:
-    """Returns where this job's log is; None for a process that nobody has launched as a job."""
+    """Returns the path of this job's log; None in a process that was not launched as a job."""
     path = os.environ.get(LOG_VARIABLE)
     return Path(path) if path else None
 
 
 def where_all_is() -> str:
-    """Returns the sentence that names the log, empty without one."""
+    """Returns a sentence that names the log; empty if there is no log."""
     path = log_file()
     return f"The whole traceback is in {path}" if path else ""
 
 
 def hush_pyspark() -> None:
-    """Stops pyspark from printing an error with the JVM's frames, in JSON, when it raises the same
-    one.
+    """Stops pyspark from printing an error with the JVM's frames as JSON in addition to
+    raising it.
     """
     from pyspark.logger import PySparkLogger
 
@@ -38,7 +38,7 @@ def hush_pyspark() -> None:
 
 
 def keep_traceback(error: BaseException) -> None:
-    """Appends an error with its causes to the job's log; without one, they are printed."""
+    """Appends an error with its causes to the job's log; without a log, they are printed."""
     text = "".join(traceback.format_exception(error))
     path = log_file()
     if path is None:

@@ -1,9 +1,9 @@
-"""Tasks that Spark runs again although none has failed by its own count.
+"""Detects tasks that Spark runs again although it counted no failure.
 
-`spark.task.maxFailures = 1` ends a job whose task fails. Where an executor is lost, however, Spark
-repeats without counting a failure: its finished tasks of a stage whose output other stages still
-need, and its running tasks if the application did not cause the loss. At most once must not commit
-their results.
+`spark.task.maxFailures = 1` ends a job when one of its tasks fails. If an executor is lost,
+however, Spark repeats tasks without counting a failure: finished tasks of a stage whose output
+other stages still need, and running tasks if the application did not cause the loss. At most once
+must not commit their results.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 JOB_GROUP = "spark.jobGroup.id"
-"""The property of a thread that names the group of the jobs it starts."""
+"""Name of the thread property with the group of the jobs that the thread starts."""
 _EVENTS_WITHIN_MS = 60_000
 
 
 @contextmanager
 def each_task_once(context: SparkContext, work: str) -> Iterator[None]:
-    """Raises at its end if Spark may have run a task of some work again.
+    """Raises an error at its end if Spark may have run a task of some work again.
 
     Args:
-        context: of the session that does the work.
-        work: names it in the error. It is the job group of this thread meanwhile; threads that
-            share the work have to set it too.
+        context: the session that does the work.
+        work: name of the work in the error. It also becomes the job group of this thread; other
+            threads that do the work must set it too.
 
     Raises:
         ResourceError: a stage of the work has repeated tasks, or an executor was lost.
@@ -44,8 +44,8 @@ def each_task_once(context: SparkContext, work: str) -> Iterator[None]:
     # Spark counts tasks in a separate thread, which may lag behind the ends of the jobs.
     context._jsc.sc().listenerBus().waitUntilEmpty(_EVENTS_WITHIN_MS)
     reasons = list(_repetitions(context, work))
-    # A stage that was complete when its executor was lost is repeated as another stage, which has
-    # fewer tasks and looks like any other.
+    # If an executor is lost after a stage is complete, the stage is repeated as another stage,
+    # which has fewer tasks and looks like any other.
     lost = _lost_executors(context) - lost_before
     reasons += [f"executor {name} was lost" for name in sorted(lost)]
     if reasons:
@@ -57,7 +57,7 @@ def each_task_once(context: SparkContext, work: str) -> Iterator[None]:
 
 
 def refuse_repeated_task(operator: str) -> None:
-    """Refuses to start a task of an operator again, in the task itself.
+    """Raises an error in a task of an operator that Spark has started before.
 
     Raises:
         ResourceError: Spark has started this task before.
@@ -88,7 +88,7 @@ def _repetitions(context: SparkContext, group: str) -> Iterator[str]:
 
 
 def _lost_executors(context: SparkContext) -> set[str]:
-    """Returns the ids of the executors that are gone."""
+    """Returns the ids of the executors that have ended."""
     executors = context._jsc.sc().statusStore().executorList(False)
     lost = set()
     for number in range(executors.size()):

@@ -1,4 +1,4 @@
-"""The Spark session of this process: the one place where one is made."""
+"""Creates the Spark session of this process. No other module creates one."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ def spark_session(
     quick: bool = False,
     extra_conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Returns the session of this process, started when there is none.
+    """Returns the session of this process, which is started if none exists.
 
-    Under spark-submit the JVM is there already, with its own settings; only the session's part of
-    them is laid over.
+    Under spark-submit the JVM is already running with its settings. Only the settings of a session
+    are changed then.
 
     Args:
-        config: settings in force.
-        name: what the application is called in Spark.
-        quick: for a job of seconds (see `spark_settings`).
-        extra_conf: settings laid over all others.
+        config: current settings.
+        name: name of the application in Spark.
+        quick: for a job of a few seconds (see `spark_settings`).
+        extra_conf: settings that override all others.
 
     Raises:
-        ResourceError: no Java 17, or Delta's jars are not in their folder.
-        InputError: the file of the cluster's secret cannot be read.
+        ResourceError: Java 17 is missing, or Delta's jars are not in their folder.
+        InputError: the file with the cluster's secret cannot be read.
     """
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -65,8 +65,8 @@ def spark_session(
 
 
 def _secret(config: Config) -> dict[str, str]:
-    """Returns the settings by which the driver and a cluster know each other; none without a
-    secret.
+    """Returns the settings with which the driver and a cluster authenticate each other; none if no
+    secret is configured.
     """
     if config.spark.secret_file is None:
         return {}
@@ -87,8 +87,8 @@ def _secret(config: Config) -> dict[str, str]:
 
 
 def send_modules(modules: Iterable[ModuleType]) -> None:
-    """Makes Spark send what modules define, such as Python UDFs, since its workers cannot import
-    applications.
+    """Makes Spark send definitions of modules, such as Python UDFs, to its workers, which cannot
+    import applications.
     """
     from pyspark import cloudpickle
 
@@ -97,8 +97,8 @@ def send_modules(modules: Iterable[ModuleType]) -> None:
 
 
 def _start_jvm(config: Config, settings: Mapping[str, str]) -> None:
-    """Starts the JVM with its settings in a file: pyspark would write all of them on its command
-    line.
+    """Starts the JVM with its settings in a file, because pyspark would put all of them on its
+    command line.
     """
     from pyspark import SparkContext
 
@@ -123,7 +123,7 @@ def _prepare_environment() -> None:
 
 @contextmanager
 def whole_stages(spark: SparkSession, *, compiled: bool) -> Iterator[None]:
-    """Has queries compiled in whole stages, or not."""
+    """Enables or disables compilation of queries in whole stages."""
     before = spark.conf.get(_WHOLE_STAGE)
     spark.conf.set(_WHOLE_STAGE, before if compiled else "false")
     try:

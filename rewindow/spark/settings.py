@@ -1,8 +1,8 @@
-"""Spark's settings as plain text, for a session in this process and for spark-submit alike. Starts
-no JVM.
+"""Spark's settings as plain text, for a session in this process and for spark-submit. Starts no
+JVM.
 
-What is fixed here is what correctness or every start depends on; the rest is `[spark.conf]` of
-rewindow.toml, which is laid over it.
+This module only fixes settings that correctness or every start depends on. `[spark.conf]` of
+rewindow.toml overrides them.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ _STRAY = (
     *("SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE", "PYSPARK_SUBMIT_ARGS", "CLASSPATH"),
     *JAVA_OPTIONS,
 )
-"""What a shell may have set for another Spark. HADOOP_CONF_DIR, YARN_CONF_DIR and SPARK_CONF_DIR
-stay: a cluster is found by them, and ours is laid over what they say."""
+"""Environment variables that a shell may have set for another Spark. HADOOP_CONF_DIR, YARN_CONF_DIR
+and SPARK_CONF_DIR are kept, because Spark needs them to find a cluster; settings of Rewindow
+override theirs.
+"""
 
 
 def spark_settings(
@@ -47,19 +49,19 @@ def spark_settings(
     quick: bool = False,
     archive: bool = True,
 ) -> dict[str, str]:
-    """Returns the settings that every Spark of this project starts with.
+    """Returns the settings with which every Spark of this project starts.
 
     Args:
-        config: where the jars, the state and the master are.
-        needed: what the recovery mode needs (`Mode.spark_settings`); another value in rewindow.toml
-            is refused.
-        quick: compile with the JVM's first compiler only: a short job starts sooner, a long one
-            loses its peak.
-        archive: start from the class archive where there is one (rewindow/spark/archive.py).
+        config: settings with the jars, the state and the master.
+        needed: settings that the recovery mode requires (`Mode.spark_settings`); another value in
+            rewindow.toml is an error.
+        quick: compile with the JVM's first compiler only: a short job starts sooner, a long one is
+            slower.
+        archive: use the class archive if it exists (rewindow/spark/archive.py).
 
     Raises:
         ResourceError: Delta's jars are not in their folder.
-        InputError: a setting in rewindow.toml takes away what a recovery mode depends on.
+        InputError: a setting in rewindow.toml contradicts the recovery mode.
     """
     settings = _base(config) | _delta(config)
     if threads := local_threads(config.spark.master):
@@ -73,11 +75,11 @@ def spark_settings(
 
 
 def spark_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Returns the environment for a process that runs Spark: ours, without what a shell may have
-    put in Spark's way.
+    """Returns the environment for a process that runs Spark: the current one, without variables
+    that interfere with Spark.
 
     Raises:
-        ResourceError: there is no Java 17.
+        ResourceError: Java 17 is missing.
     """
     source = os.environ if environment is None else environment
     kept = {name: value for name, value in source.items() if name not in _STRAY}
@@ -94,12 +96,12 @@ def spark_environment(environment: Mapping[str, str] | None = None) -> dict[str,
 
 
 def spark_submit() -> Path:
-    """Returns the spark-submit of this very environment, never another one of PATH."""
+    """Returns the spark-submit of the current Python environment, never another one on PATH."""
     return Path(sys.executable).with_name("spark-submit")
 
 
 def local_threads(master: str) -> int:
-    """Returns how many threads a local master computes with; 0 for a cluster.
+    """Returns the number of threads of a local master; 0 for a cluster.
 
     >>> local_threads("local[4]"), local_threads("local"), local_threads("spark://host:7077")
     (4, 1, 0)
