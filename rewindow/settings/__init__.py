@@ -1,1 +1,1 @@
-"""What rewindow.toml may contain, and the errors about a wrong setting."""
+"""Defines the contents of rewindow.toml, and the errors about wrong settings."""

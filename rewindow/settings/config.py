@@ -1,8 +1,8 @@
 """Settings: `rewindow.toml`, overridden by environment variables, overridden by flags.
 
-The file is looked for in $REWINDOW_CONFIG, then from the working directory upward. An environment
-variable is the section and the key behind `REWINDOW_`, two underscores between levels:
-REWINDOW_STATE, REWINDOW_SPARK__MASTER.
+The path of the file is $REWINDOW_CONFIG; otherwise the file is searched from the working directory
+upward. The name of an environment variable is `REWINDOW_`, then section and key, with two
+underscores between levels: REWINDOW_STATE, REWINDOW_SPARK__MASTER.
 """
 
 from __future__ import annotations
@@ -56,13 +56,18 @@ from rewindow.windows import Grid, format_duration
 HEARTBEAT = "heartbeat_"
 FILLED = "filled_"
 WINDOWS = "windows_"
-"""How the names of applications begin that a stream's settings make; the rest is the stream's."""
+"""Prefixes of the names of applications that a stream's settings define; the rest is the stream's
+name.
+"""
 JARS = ".rewindow/jars"
-"""Where Delta's jars are unless the settings say otherwise."""
+"""Default folder of Delta's jars."""
 
 
 class LatencyConfig(Section):
-    """How latencies are computed from statistics. Only reports depend on it (L53, L54)."""
+    """How latencies are computed from statistics. Only reports depend on it.
+
+    Rules: L53, L54
+    """
 
     skew_samples: int = Field(default=100, ge=0)
     """Number of heartbeats in the average that corrects a clock; 0 turns the correction off."""
@@ -85,35 +90,43 @@ class StreamConfig(Section):
     package, a generator, or `errors:APPLICATION.OPERATOR.PORT` for the published tuples of an error
     port, which are fed back."""
     format: str | None = None
-    """csv, json, parquet, feather, delta, operator or generator, or a source of your own; by
-    default told from the name of the source. Generators need it."""
+    """csv, json, parquet, feather, delta, operator or generator, or a custom source; by default
+    determined from the name of the source. Generators need it.
+    """
     columns: str | None = None
-    """Columns to read, as DDL such as "origin STRING, dep_delay INT"; by default all: CSV's as
-    text, Parquet's, Feather's and Delta's with their own types. JSON needs them."""
+    """Columns to read, as DDL such as "origin STRING, dep_delay INT"; by default all: those of CSV
+    as text, those of Parquet, Feather and Delta with their types. JSON needs this setting.
+    """
     delimiter: str = ","
-    """What separates the columns of a CSV source."""
+    """Separator of the columns of a CSV source."""
     decimal: Literal[".", ","] = "."
-    """What separates decimals in numbers of a CSV source; with a comma, points may stand between
-    groups of three."""
+    """Decimal separator in numbers of a CSV source; with a comma, points may separate groups of
+    three digits.
+    """
     header: bool = True
     """Whether the first row of a CSV source names its columns; without one, `columns` names all of
-    them in order."""
+    them in order.
+    """
     encoding: Annotated[str, AfterValidator(known_encoding)] = "utf-8"
-    """Encoding of a CSV or JSON source; rows that are not in it go to quarantine."""
+    """Encoding of a CSV or JSON source; rows that cannot be decoded go to quarantine."""
     new_columns: Literal["report", "take"] = "report"
-    """Columns that appear in the source later, where neither `columns` nor `keep` names those
-    wanted: report them, or take them, null in what was recorded before."""
+    """Columns that appear in the source later, if neither `columns` nor `keep` names the wanted
+    ones: report them, or record them ("take"), with null in earlier rows.
+    """
     source_settings: dict[str, Any] = Field(default_factory=dict)
-    """Settings that only one source knows, such as one of your own or an operator; it checks them
-    itself."""
+    """Settings that only one source supports, such as a custom source or an operator, which checks
+    them.
+    """
     changed_rows: Literal["refuse", "skip"] = "refuse"
-    """Commits of a Delta source that change or delete rows: refuse them, or pass them over with all
-    that they added."""
+    """Commits of a Delta source that change or delete rows: stop with an error ("refuse"), or skip
+    them, including the rows that they added.
+    """
     keep: list[str] | None = None
-    """Columns read that become event columns; by default all of them."""
+    """Columns of the source that become event columns; by default all of them."""
     select: dict[str, str] = Field(default_factory=dict)
-    """Further event columns, as name = SQL expression over the columns read; one of the same name
-    is replaced."""
+    """Additional event columns, as name = SQL expression over the columns of the source; a column
+    with the same name is replaced.
+    """
     arrived_at: str
     """SQL expression for the arrival timestamp, over the source's columns."""
     event_at: str | None = None
@@ -123,53 +136,70 @@ class StreamConfig(Section):
         None,
         alias="interval",
     )
-    """Above this and `slack` a silence of a key is a gap, and timers fill it (H20, G12)."""
+    """A silence of a key that is longer than this plus `slack` is a gap, which timers fill.
+
+    Rules: H20, G12
+    """
     cadence_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="cadence")
-    """How often a row of a key is expected in event time: what is missing is a gap; by default
-    `interval`. Without both, `rewindow gaps` learns it from what is recorded, and says so."""
+    """Expected period between rows of a key in event time: a missing row is a gap; by default
+    `interval`. Without both, `rewindow gaps` learns it from the recorded rows, and reports that.
+    """
     expected_keys: list[str | list[str]] = Field(default_factory=list)
-    """Keys that must appear, also where they have never sent anything: a value for each of `keys`,
-    as in [["JFK", "AA"], ["LGA", "UA"]], or with one key ["JFK", "LGA"]."""
+    """Keys that must appear, even if they have never sent a tuple: a value for each of `keys`, as
+    in [["JFK", "AA"], ["LGA", "UA"]], or with one key ["JFK", "LGA"].
+    """
     slack_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(0, alias="slack")
-    """How long a timer waits after its scheduled time (H23)."""
+    """How long a timer waits after its scheduled time.
+
+    Rules: H23
+    """
     max_jump_us: Annotated[DurationUs, AfterValidator(zero_or_more)] | None = Field(
         None,
         alias="max_jump",
     )
-    """A tuple further ahead of all others is an error tuple and moves no clock, no watermark; by
-    default off (E50)."""
+    """A tuple further ahead of all others is an error tuple and does not advance clocks or
+    watermarks; by default off.
+
+    Rules: E50
+    """
     suite: str | None = None
-    """Suite that judges the stream with timers, `heartbeat_<stream>`; by default `heartbeat`."""
+    """Suite for the stream with timers, `heartbeat_<stream>`; by default `heartbeat`."""
     statistics_of: str | None = Field(None, min_length=1)
-    """The stream holds the statistics of a live run of this application, or of the graph in this
-    JSON file, whose name ends in ".json"."""
+    """The stream contains the statistics of a live run of this application, or of the graph in this
+    JSON file, whose name ends in ".json".
+    """
     fill: FillConfig | None = None
-    """How missing rows are made, in a section of its own: [streams.NAME.fill]."""
+    """How missing rows are filled, in a separate section: [streams.NAME.fill]."""
     windows: WindowsConfig | None = None
-    """Windows over event time, in a section of its own: [streams.NAME.windows]."""
+    """Windows over event time, in a separate section: [streams.NAME.windows]."""
     width_us: DurationUs = Field(500_000, alias="width")
     origin: str = "1970-01-01T00:00:00Z"
     zone: str = "UTC"
     null_values: list[str] = Field(default_factory=lambda: [""])
     malformed_max_share: float = Field(default=0.01, ge=0, le=1)
-    """Share of malformed rows, from ten on, above which a recording stops before it seals anything;
-    1 takes any."""
+    """If at least ten rows and a larger share than this are malformed, a recording stops before it
+    seals anything; 1 allows any share.
+    """
     gap_windows_max: int = Field(default=100_000, ge=1)
-    """Windows in a row that may be empty between two tuples; with more, an arrival must be
-    wrong."""
+    """Number of consecutive windows that may be empty between two tuples; with more, an arrival
+    must be wrong.
+    """
     on_gap: Literal["refuse", "quarantine"] = "refuse"
     """Whether a longer gap stops the recording, or the rows on its smaller side go to quarantine as
     malformed ones, up to `malformed_max_share`. A gap after the last sealed window always stops it:
-    the source may have been silent."""
+    the source may have been silent.
+    """
     sealed_to: str | None = None
-    """Windows are sealed up to this time (exclusive), also without a tuple; by default up to the
-    newest tuple's time, so that its window stays open."""
+    """Windows are sealed up to this time (exclusive), even if they have no tuple; by default up to
+    the newest tuple's time, so that its window stays open.
+    """
     seal_after_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(
         0,
         alias="seal_after",
     )
-    """How long after a window's end tuples of it may still come: so much earlier than the newest
-    tuple, or than the end of the interval of the DAG record_streams, sealing stops."""
+    """How long after a window's end its tuples may still arrive. Windows are sealed up to this much
+    before the newest tuple, or before the end of the interval of the DAG record_streams.
+    """
 
     @field_validator("expected_keys", mode="after")
     @classmethod
@@ -208,77 +238,105 @@ class SparkConfig(Section):
     master: str = "local[2]"
     driver_memory: str = "2g"
     jars: str | None = None
-    """Folder of Delta's jars; by default `.rewindow/jars` beside the file."""
+    """Folder of Delta's jars; by default `.rewindow/jars` in the folder of the settings file."""
     conf: dict[str, str] = Field(default_factory=dict)
     secret_file: Path | None = None
-    """File with the secret that master, workers and drivers of a standalone cluster share: with it
-    they authenticate each other and encrypt what they say (`spark.authenticate`). Read by the job
-    itself: no command line shows it."""
+    """File with the secret that master, workers and drivers of a standalone cluster share. With it
+    they authenticate each other and encrypt their communication (`spark.authenticate`). The job
+    reads it, so no command line shows it.
+    """
 
 
 class ReplayConfig(Section):
     """Defaults of a replay."""
 
     group_seconds: float = Field(default=20.0, gt=0)
-    """Time that a commit group should take."""
+    """Target duration of a commit group."""
     group_windows: int | None = Field(default=None, ge=1)
-    """A fixed number of windows in a commit group instead."""
+    """A fixed number of windows per commit group instead."""
     loss_windows_max: int | None = Field(default=None, ge=1)
-    """At most once: windows that a commit group may hold at most, which is what a crash can cost an
-    output (X1)."""
+    """At most once: largest number of windows in a commit group, which is what a crash can cost an
+    output.
+
+    Rules: X1
+    """
     errors_max: int | None = Field(default=None, ge=0)
-    """Error tuples that an error port may emit in a window; with one more the replay ends there
-    (O71)."""
+    """Number of error tuples that an error port may emit in a window; with one more the replay ends
+    there.
+
+    Rules: O71
+    """
     containers_at_once: int = Field(default=1, ge=1)
-    """Containers of one replay that may run at the same time, if none of them reads another. Each
-    one is a Spark job with its own driver."""
+    """Number of containers of one replay that may run at the same time, if none of them reads
+    another. Each one is a Spark job with a separate driver.
+    """
     quarantine_failing: bool = False
     """Exactly once and at least once: a tuple at which an operator fails goes to the error table
     `OPERATOR.PORT.failed`, at most `errors_max` in a window, and the commit group is computed
-    without it (R93)."""
+    without it.
+
+    Rules: R93
+    """
     attempts: int = Field(default=3, ge=1)
-    """Failed attempts without a new checkpoint that are allowed; with one more a replay is given up
-    (R90, R91)."""
+    """Number of failed attempts without a new checkpoint that are allowed; with one more a replay
+    is given up.
+
+    Rules: R90, R91
+    """
     allow_affected: bool = False
-    """Start also from a state that lacks windows which at most once lost, or that is stale
-    (R14)."""
+    """Also start from a state that lacks windows which at most once lost, or that is stale.
+
+    Rules: R14
+    """
     inline_state_bytes: int = Field(default=4 << 20, ge=0)
-    """An operator's state up to this size lies in a cell of its checkpoint, a larger one in files,
-    which Spark writes and reads without the driver."""
+    """An operator's state up to this size is stored in a cell of its checkpoint, a larger one in
+    files, which Spark writes and reads without the driver.
+    """
     file_bytes: int = Field(default=64_000_000, ge=0)
-    """When the last group is committed, small neighbouring files of an output are joined up to this
-    size; 0: never."""
+    """After the last group is committed, small adjacent files of an output are merged up to this
+    size; 0: never.
+    """
     stuck_seconds: float = Field(default=600.0, gt=0)
     """An attempt that makes no progress for longer than this, and for longer than `stuck_factor`
     times the time of a group, is stuck. It ends itself, and the replay is resumed once. In at most
-    once, Rewindow only logs a warning (R92)."""
+    once, Rewindow only logs a warning.
+
+    Rules: R92
+    """
     stuck_factor: float = Field(default=10.0, ge=1)
     """See `stuck_seconds`."""
     drills: bool = False
     """Whether `rewindow drill` may kill jobs on purpose, and whether the form of `replay_windows`
-    has a crash point, which kills the job there."""
+    offers crash points, at which the job is killed.
+    """
     verify_inputs: bool = True
     """Compare the bytes of input files with their checksums before they are read; names and sizes
-    always are."""
+    are always compared.
+    """
 
 
 class PublicationConfig(Section):
-    """How published tables are kept."""
+    """How published tables are retained."""
 
     undo_days: int = Field(default=30, ge=1, le=36_500)
-    """For so long published tables keep what an undo needs: their log and their removed files."""
+    """Number of days for which published tables keep what an undo needs: their log and their
+    removed files.
+    """
 
 
 class AirflowConfig(Section):
-    """What the DAGs offer."""
+    """Defaults of the DAGs."""
 
     application: str | None = None
-    """What `replay_daily` replays unless a run is told otherwise; the form of `replay_windows`
-    offers it first. Without it: the application in `applications`, if there is exactly one; else
-    each run has to name one."""
+    """The application that `replay_daily` replays by default, and the first one in the form of
+    `replay_windows`. If not set: the application in `applications`, if there is exactly one;
+    otherwise each run must name one.
+    """
     repairs: bool = False
-    """Whether `fill_heartbeat_gaps` repairs what is published from inputs that have changed since,
-    such as by late tuples; else its log says what is to be repaired, and how."""
+    """Whether `fill_heartbeat_gaps` repairs windows that were published from inputs that have
+    changed since, for example because of late tuples; otherwise its log lists the necessary repairs
+    with their commands.
+    """
 
 
 class TargetConfig(Section):
@@ -326,13 +384,15 @@ class OutputConfig(Section):
     key: list[str] | None = None
     """In an application without code, columns that identify a tuple within its window."""
     sorted_by: list[str] | None = None
-    """Columns by which rows lie in each of its files, in place of those in the code; an empty list
-    sorts none."""
+    """Columns by which rows are sorted in each of its files, instead of those in the code; an empty
+    list means unsorted.
+    """
     tolerance: float | None = Field(default=None, ge=0)
-    """How close two of its floating-point values lie that count as equal, in place of that in the
-    code."""
+    """Tolerance within which two of its floating-point values count as equal, instead of that in
+    the code.
+    """
     suite: str | None = None
-    """Suite that judges it, in place of that in the code."""
+    """Suite that checks it, instead of that in the code."""
 
 
 class ApplicationConfig(Section):
@@ -348,9 +408,9 @@ class ApplicationConfig(Section):
     origin: str = "1970-01-01T00:00:00Z"
     """Start of a window of an application without code; that of its streams."""
     checkpoint_windows: int | None = Field(default=None, ge=1)
-    """Windows from one checkpoint to the next, in place of those in its code."""
+    """Number of windows from one checkpoint to the next, instead of that in its code."""
     strict_outputs: bool | None = None
-    """Whether an operator of which nothing is read is refused."""
+    """Whether an operator without readers is an error."""
     operators: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """By operator, `[applications.NAME.operators.OPERATOR]`: properties and attributes, sections of
     its error ports."""
@@ -360,9 +420,9 @@ class ApplicationConfig(Section):
 
 
 class Config(Section):
-    """All settings; paths are absolute once loaded.
+    """All settings; paths are absolute after loading.
 
-    In the file `applications` is a list of folders, or a section with `folders` and a section for
+    In the file, `applications` is a list of folders, or a section with `folders` and a section for
     each application.
     """
 
@@ -385,10 +445,10 @@ class Config(Section):
 
     @classmethod
     def load(cls, path: Path | str | None = None, **flags: Any) -> Config:
-        """Returns the settings in force.
+        """Returns the current settings.
 
         Raises:
-            InputError: the file is missing, is not TOML, or holds an unknown key or a wrong value.
+            InputError: the file is missing, is not TOML, or has an unknown key or a wrong value.
         """
         found = find_settings(path)
         values = read_settings(found) if found else {}
@@ -434,7 +494,7 @@ class Config(Section):
 
     @property
     def file(self) -> Path | None:
-        """The settings file, None when there is none."""
+        """The settings file; None if there is none."""
         return self._file
 
     @property
@@ -454,12 +514,12 @@ class Config(Section):
 
     @property
     def quarantine_table(self) -> Location:
-        """The one table of tuples that could not be taken."""
+        """The table of tuples in quarantine, for all streams."""
         return self.state / "streams" / "quarantine"
 
     @property
     def made_applications(self) -> dict[str, str]:
-        """The applications that settings of streams make, and the stream of each."""
+        """The applications that settings of streams define, with the stream of each."""
         beats = {}
         filled = {}
         windows = {}
@@ -497,19 +557,18 @@ class Config(Section):
         return self.streams[name]
 
     def stream_table(self, name: str) -> Location:
-        """Folder of a recorded or published stream; an output O of an application A is the stream
-        "A.O".
+        """Folder of a recorded or published stream. Output O of application A is the stream "A.O".
 
-        Every name becomes a path here, or in `replay_root`: one that could lead elsewhere goes no
-        further.
+        Every name becomes a path here or in `replay_root`, so names that could lead to another
+        folder are rejected here.
         """
         return self.state / "streams" / check_stream(name)
 
     def deliveries(self, output: str = "") -> list[Delivery]:
-        """Returns what the sections [targets.NAME] deliver, in their order.
+        """Returns the deliveries in the sections [targets.NAME], in order.
 
         Args:
-            output: an output, an application, or nothing for all outputs.
+            output: an output, an application, or an empty text for all outputs.
         """
         found = []
         for target, settings in self.targets.items():

@@ -1,6 +1,4 @@
-"""What is said of a setting that cannot be: its name, its value, and the form that it should
-have.
-"""
+"""Error texts for wrong settings: the name, the value, and the expected form."""
 
 from __future__ import annotations
 
@@ -30,15 +28,15 @@ _TOPIC = {
     "literal_error": "one of those allowed",
 }
 _MAY_BE_SECRET = ("ledger", "spark")
-"""Settings, or sections, whose values no message shows."""
+"""Settings, or sections, whose values must not appear in messages."""
 _SECRET_WORDS = ("ledger", "://", "secret", "password", "token")
 
 
 def wrong_setting(error: ErrorDetails, root: type[BaseModel]) -> tuple[str, str]:
-    """Returns primary line and hint for a setting that pydantic refuses.
+    """Returns primary line and hint for a setting that pydantic rejects.
 
     Args:
-        error: the first that it found.
+        error: the first error that it found.
         root: the class of the whole file.
     """
     kind = error["type"]
@@ -71,9 +69,7 @@ def wrong_setting(error: ErrorDetails, root: type[BaseModel]) -> tuple[str, str]
 
 
 def _form(kind: str, where: str, value: Any, context: Mapping[str, Any]) -> str:
-    """Returns how a setting is to be written, with the value that was given where that can be what
-    was meant.
-    """
+    """Returns how to write a setting, with the given value if it could be what the user meant."""
     name = where.rpartition(".")[2]
     if kind == "list_type":
         given = [part.strip() for part in value.split(",")] if isinstance(value, str) else ["..."]
@@ -104,7 +100,7 @@ def _form(kind: str, where: str, value: Any, context: Mapping[str, Any]) -> str:
 
 
 def _unknown(place: Sequence[int | str], root: type[BaseModel]) -> tuple[str, str]:
-    """Returns primary line and hint for a key that its section does not know."""
+    """Returns primary line and hint for a key that its section does not have."""
     section = root
     for part in place[:-1]:
         field = next(
@@ -122,7 +118,7 @@ def _unknown(place: Sequence[int | str], root: type[BaseModel]) -> tuple[str, st
 
 
 def check_keys(given: Sequence[str | Sequence[str]], keys: Sequence[str]) -> None:
-    """Refuses a list of expected keys in which one is not a value for each key column."""
+    """Checks that each expected key has a value for each key column."""
     for key in given:
         if len([key] if isinstance(key, str) else key) != len(keys):
             form = "[" + ", ".join(f'"{name.upper()}"' for name in keys) + "]"
@@ -140,7 +136,7 @@ def check_keys(given: Sequence[str | Sequence[str]], keys: Sequence[str]) -> Non
 
 
 def syntax_error(text: str, error: tomllib.TOMLDecodeError) -> tuple[str, str]:
-    r"""Returns what is wrong with a text that is not TOML, and the line that it is in.
+    r"""Returns the syntax error in a text that is not TOML, and the line with the error.
 
     >>> import tomllib
     >>> text = 'a = 1\nb = two\n'

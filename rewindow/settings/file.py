@@ -1,4 +1,4 @@
-"""Where settings are written: the file is found, read, and overridden by environment variables."""
+"""Finds and reads the settings file, and overrides its values by environment variables."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from rewindow.settings.errors import syntax_error
 
 SETTINGS_FILE = "rewindow.toml"
 BY_NAME = "applications.NAME"
-"""How the settings of applications are called beside the folders, which have the same name in the
-file."""
+"""Name for the settings of applications, which are in the same section as the folders in the
+file.
+"""
 
 _SECTION = re.compile(r"^\s*\[applications[.\]]", re.MULTILINE)
 _LIST = re.compile(r"^\s*applications\s*=", re.MULTILINE)
 
 
 def find_settings(path: Path | str | None) -> Path | None:
-    """Returns the settings file: the one that is named, else the nearest from the working directory
+    """Returns the settings file: the given one, otherwise the nearest from the working directory
     upward.
     """
     given = path or os.environ.get("REWINDOW_CONFIG")
@@ -37,7 +38,7 @@ def find_settings(path: Path | str | None) -> Path | None:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Returns what a settings file says."""
+    """Returns the contents of a settings file."""
     text = ""
     try:
         text = path.read_text(encoding="utf-8")
@@ -68,7 +69,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def override_settings(values: dict[str, Any], environment: Any) -> None:
-    """Puts the values of environment variables over those of the file."""
+    """Overrides values of the file by environment variables."""
     sections = {"STATE", "LEDGER", "EXPECTATIONS", "SPARK", "REPLAY", "PUBLICATION", "AIRFLOW"}
     for variable, text in environment.items():
         parts = variable.removeprefix("REWINDOW_").split("__")
@@ -88,8 +89,8 @@ def override_settings(values: dict[str, Any], environment: Any) -> None:
 
 
 def part_applications(values: dict[str, Any]) -> dict[str, Any]:
-    """Returns settings with the section `applications` parted into folders and the settings of each
-    application.
+    """Returns settings with the section `applications` separated into folders and the settings of
+    each application.
     """
     section = values.get("applications")
     if not isinstance(section, dict):

@@ -1,4 +1,4 @@
-"""Types of settings: durations, folders, places, and what they must be."""
+"""Types of settings: durations, folders, locations, and their validation."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def _as_text(duration_us: int) -> str:
 
 
 def _window_size(text: object) -> str:
-    """Returns how large a window is, as its operator reads it: so long, of so many tuples, or of
-    all.
+    """Returns the size of a window in the format of its operator: a duration, a number of tuples,
+    or "global".
     """
     size = " ".join(str(text).split())
     if size == "global" or re.fullmatch("[0-9]+ tuples?", size):
@@ -54,7 +54,7 @@ def _window_size(text: object) -> str:
 
 
 def above_zero(interval_us: int) -> int:
-    """Returns an interval, if it is one."""
+    """Returns an interval after checking that it is greater than zero."""
     if interval_us <= 0:
         text = "it is {us}; the Tuple Output Interval must be a numeric value greater than zero"
         raise PydanticCustomError("interval", text, {"us": _as_text(interval_us)})
@@ -62,7 +62,7 @@ def above_zero(interval_us: int) -> int:
 
 
 def zero_or_more(slack_us: int) -> int:
-    """Returns a wait, if it is one."""
+    """Returns a duration after checking that it is not negative."""
     if slack_us < 0:
         raise PydanticCustomError(
             "slack",
@@ -73,7 +73,7 @@ def zero_or_more(slack_us: int) -> int:
 
 
 def known_encoding(name: str) -> str:
-    """Returns an encoding by the name that Python has for it."""
+    """Returns the name that Python has for an encoding."""
     try:
         known = codecs.lookup(name)
     except LookupError as error:
@@ -95,10 +95,10 @@ def _ahead(text: str | int | float) -> int:
 
 
 AheadUs = Annotated[int, BeforeValidator(_ahead)]
-"""How far a timestamp may run ahead, in microseconds; TOML has no null to turn it off."""
+"""How far a timestamp may be ahead, in microseconds; TOML has no null to turn it off."""
 
 DurationUs = Annotated[int, BeforeValidator(_duration)]
-"""A duration in microseconds, read from text such as "1 hour"; bare numbers are seconds."""
+"""A duration in microseconds, parsed from text such as "1 hour"; bare numbers are seconds."""
 
 Length = Annotated[str, PlainValidator(_window_size)]
 """The size of a window over event time: a duration, "100 tuples", or "global"."""
@@ -127,13 +127,15 @@ def _folder(given: str | Path) -> str | Path:
 
 
 Folder = Annotated[Path, BeforeValidator(_folder)]
-"""A folder of the project: a URL would be taken for a folder of that name."""
+"""A folder of the project. A URL is rejected, because it would be treated as the name of a
+folder.
+"""
 
 LocationSetting = Annotated[Location, PlainValidator(_location)]
-"""Where the state folder is."""
+"""Location of the state folder."""
 
 
 class Section(BaseModel):
-    """A section of the file; unknown keys are refused."""
+    """A section of the file; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
