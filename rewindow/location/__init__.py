@@ -1,7 +1,8 @@
-"""FileLayout below the state folder: list, read, write, delete, and a conditional put. Nobody else
-opens a path there.
+"""File access below the state folder: list, read, write, delete, and a conditional put. No other
+package opens paths there.
 
-Another store is a module here that answers `Location`, and its scheme in `location`.
+To support another store, add a module here that implements `Location`, and its scheme to
+`location`.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def location(given: str | os.PathLike[str] | Location) -> Location:
-    """Returns the place of a path; a place stays what it is.
+    """Returns the location of a path; a location is returned unchanged.
 
     Raises:
-        InputError: it is a URL, which would be taken for a folder of that name.
+        InputError: it is a URL, which would be treated as the name of a folder.
     """
     if isinstance(given, Location):
         return given

@@ -1,4 +1,4 @@
-"""FileLayout on a local or shared file system."""
+"""Locations on a local or shared file system."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from rewindow.location.location import Location
 
 _DELETED = ".trash"
 _UNTIDY = re.compile(r"//|/\.?$|/\./|^\.(?:/|$)|^$")
-"""Finds what the form of a path leaves out, such as a slash at its end; most paths have none of
-it."""
+"""Matches paths that are not normalized, for example with a slash at the end; most paths do not
+match.
+"""
 _NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES})
-"""What a link answers where another name for a file cannot be had."""
+"""Errors of a link call if a file cannot be linked."""
 
 
 @dataclass(frozen=True, order=True)
 class LocalLocation(Location):
-    """A path. Only code that knows that it is one (`local`, tests) opens it as a path."""
+    """A path. Only code that requires a local file system (`local`, tests) opens it as a path."""
 
     def __post_init__(self) -> None:
         if _UNTIDY.search(self.uri):
@@ -105,8 +106,8 @@ class LocalLocation(Location):
         return True
 
     def links_to(self, folder: Location) -> bool:
-        """Tried under a hidden name, which is removed again: file systems do not say it
-        otherwise.
+        """Tries a link with a hidden name and removes it, because file systems have no query for
+        this.
         """
         trial = _beside(folder / self.name)
         try:
@@ -158,7 +159,7 @@ class LocalLocation(Location):
         return type(self)(os.path.realpath(self.uri))
 
     def _draft(self, content: str | bytes) -> str:
-        """Returns a file with the content, beside this one and hidden."""
+        """Returns a hidden file with the content, in the same folder."""
         self.parent.make_folder()
         draft = _beside(self)
         try:

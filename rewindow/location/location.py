@@ -1,8 +1,8 @@
-"""A place below the state folder: a folder or a file, on a file system or in a store.
+"""A location below the state folder: a folder or a file, on a file system or in a store.
 
-What an object store cannot do is not here: no rename of what others read, no lock, no link that two
-names share, no folder without a file in it. Names and meanings are pathlib's where both know a
-thing.
+The interface has no operation that an object store lacks: no rename of files that others read, no
+lock, no link with two names, no folder without a file in it. Operations that pathlib also has use
+its names and meanings.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, order=True)
 class Location(ABC):
-    """A place. It is a value: to make one touches nothing, and equal addresses are equal places.
+    """A location. It is a value: creating one does not access it, and equal addresses are equal
+    locations.
 
     Attributes:
-        uri: what Spark, delta-rs and pyarrow get: a path, or a URL with the store's scheme.
+        uri: the address for Spark, delta-rs and pyarrow: a path, or a URL with the store's scheme.
     """
 
     uri: str
@@ -34,12 +35,12 @@ class Location(ABC):
         return self.uri
 
     def __truediv__(self, part: str) -> Self:
-        """Returns a place in this folder; a whole path or URL stands for itself."""
+        """Returns a location in this folder; an absolute path or a URL replaces it."""
         return type(self)(posixpath.join(self.uri, part))
 
     @property
     def name(self) -> str:
-        """The last part."""
+        """The last part of the path."""
         return posixpath.basename(self.uri)
 
     @property
@@ -49,32 +50,32 @@ class Location(ABC):
 
     @property
     def parent(self) -> Self:
-        """The folder that it is in."""
+        """The folder that contains it."""
         return type(self)(posixpath.dirname(self.uri))
 
     def with_name(self, name: str) -> Self:
-        """Returns the place of another name in the same folder."""
+        """Returns the location with another name in the same folder."""
         return self.parent / name
 
     def is_below(self, folder: Location) -> bool:
-        """Returns whether it is a folder, or lies in it at any depth."""
+        """Returns whether it is a folder, or is in it at any depth."""
         return self == folder or self.uri.startswith(f"{folder.uri.rstrip('/')}/")
 
     def relative_to(self, folder: Location) -> str:
-        """Returns its path within a folder that it is below."""
+        """Returns its path relative to a folder that contains it."""
         if not self.is_below(folder):
             raise ValueError(f'"{self}" is not below "{folder}"')
         return self.uri[len(folder.uri) :].strip("/")
 
     def exists(self) -> bool:
-        """Returns whether a file is there, or a folder."""
+        """Returns whether it is an existing file or folder."""
         return self.is_file() or self.is_dir()
 
     def entries(self, pattern: str = "*") -> list[Self]:
-        """Returns the files and folders in this folder whose names match, sorted; none where there
-        is no folder.
+        """Returns the files and folders in this folder whose names match, sorted; none if the
+        folder does not exist.
 
-        Names that begin with a dot are left out: what is hidden so is being made, or taken away.
+        Names that start with a dot are omitted: such files are being created or deleted.
         """
         names = sorted(name for name in self._names() if not name.startswith("."))
         return [self / name for name in names if fnmatch.fnmatchcase(name, pattern)]
@@ -98,27 +99,27 @@ class Location(ABC):
 
     @abstractmethod
     def is_file(self) -> bool:
-        """Returns whether a file is there."""
+        """Returns whether it is an existing file."""
 
     @abstractmethod
     def is_dir(self) -> bool:
-        """Returns whether a folder is there; in a store, whether anything lies below."""
+        """Returns whether it is an existing folder; in a store, whether any file is below it."""
 
     @abstractmethod
     def files(self) -> Iterator[Self]:
-        """Yields all files below, at any depth, hidden ones too."""
+        """Yields all files below it, at any depth, including hidden ones."""
 
     @abstractmethod
     def open(self) -> AbstractContextManager[IO[bytes]]:
         """Opens a file for reading.
 
         Raises:
-            OSError: it is not there (FileNotFoundError), or cannot be read.
+            OSError: it does not exist (FileNotFoundError), or cannot be read.
         """
 
     @abstractmethod
     def size(self) -> int:
-        """Returns a file's bytes.
+        """Returns the size of a file in bytes.
 
         Raises:
             OSError: as `open`.
@@ -130,8 +131,8 @@ class Location(ABC):
 
     @abstractmethod
     def modified_ms(self) -> int:
-        """Returns when a file was last written, in whole milliseconds since 1970, as tables' logs
-        have it.
+        """Returns when a file was last written, in whole milliseconds since 1970, as in the logs of
+        tables.
 
         Raises:
             OSError: as `open`.
@@ -139,85 +140,88 @@ class Location(ABC):
 
     @abstractmethod
     def write(self, content: str | bytes) -> None:
-        """Writes a file, or writes it anew. Whoever reads gets the old content or the new one, also
-        after a power cut.
+        """Writes or replaces a file. Readers see the old or the new content, also after a power
+        failure.
 
-        The folders on the way come into being. So with everything here that writes.
+        Missing parent folders are created, as in all methods that write.
         """
 
     @abstractmethod
     def put_if_absent(self, content: str | bytes) -> bool:
-        """Writes a file that is not there yet, whole. Of all who try only one is told True."""
+        """Writes a complete file if it does not exist yet. Only one of several concurrent callers
+        gets True.
+        """
 
     @abstractmethod
     def copy_to(self, target: Location) -> bool:
-        """Makes a file's content be at another place too; a file that is there already stays. May
+        """Creates a file with the same content at another location; an existing file is kept. May
         be repeated.
 
-        Returns whether it had to be copied, as two names could not share it.
+        Returns whether the content was copied, because two names could not share it.
 
-        Where two names may share what is written once, they do: nobody changes such a file, it is
-        only deleted.
+        If two names can share a file, they do: such files are never changed, only deleted.
 
         Raises:
-            FileNotFoundError: it is not there.
+            FileNotFoundError: the file does not exist.
         """
 
     def links_to(self, folder: Location) -> bool:
-        """Returns whether this file can be in a folder too without being copied; leaves nothing
-        behind.
+        """Returns whether this file can be linked into a folder without a copy. Leaves no files
+        there.
         """
         return False
 
     @abstractmethod
     def move_to(self, target: Location) -> bool:
-        """Gives a folder another place in one step; False when there is a folder already.
+        """Moves a folder in one step; returns False if the target exists.
 
-        A store without such a step copies, the logs of tables last, each by a conditional put, then
-        deletes.
+        A store without such a step copies the files, the logs of tables last and each by a
+        conditional put, then deletes the originals.
         """
 
     @abstractmethod
     def delete(self) -> None:
-        """Deletes a file; one that is gone is no error."""
+        """Deletes a file; a missing file is not an error."""
 
     @abstractmethod
     def delete_tree(self) -> None:
-        """Deletes a folder with all that is below, and what deletions beside it that died have
-        left.
+        """Deletes a folder with everything below it, and the remains of interrupted deletions in
+        the same folder.
 
-        Nobody finds a part of it under its name: a file system hides it first, a store begins with
-        the tables' logs. One that is gone is no error.
+        No reader finds a part of it under its name: a file system hides it first, a store starts
+        with the logs of tables. A missing folder is not an error.
         """
 
     @abstractmethod
     def make_folder(self) -> None:
-        """Makes a folder, with those on the way; where folders are only names, nothing is done."""
+        """Creates a folder and its parents; does nothing in a store where folders are only
+        names.
+        """
 
     @abstractmethod
     def sync(self) -> None:
-        """Makes a file or the names in a folder outlive a power cut; a store has done so when it
-        answers.
+        """Makes a file, or the names in a folder, durable; in a store, writes are durable when they
+        return.
         """
 
     @abstractmethod
     def set_modified(self, at_ms: int | None = None) -> None:
-        """Sets when a file was written: now, or a time; a store knows that by itself, and nothing
-        is done.
+        """Sets the modification time of a file to now or to a given time; does nothing in a
+        store.
         """
 
     @abstractmethod
     def free_bytes(self) -> int | None:
-        """Returns how much room there is, None where nothing says so."""
+        """Returns the free space in bytes; None if unknown."""
 
     @abstractmethod
     def real(self) -> Self:
-        """Returns the place itself where symbolic links lead to it; a store has none."""
+        """Returns the location with symbolic links resolved; a store has none."""
 
     @abstractmethod
     def local(self) -> Path:
-        """Returns it as a path, for what only a file system can do: SQLite, locks, the scratch of a
-        process.
+        """Returns it as a path, for operations that need a file system: SQLite, locks, temporary
+        files.
 
         Raises:
             InputError: it is in a store.
