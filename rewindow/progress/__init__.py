@@ -1,1 +1,1 @@
-"""Events and progress that a watcher of a long verb receives."""
+"""Events that report the progress of long verbs."""

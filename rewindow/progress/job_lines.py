@@ -1,5 +1,5 @@
-"""Lines that a job prints for whoever launched it, between those for people: made here, and read
-here.
+"""Formats and parses the machine-readable lines that a job prints for its launcher, between those
+for the user.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _STEP = "step"
 
 @dataclass(frozen=True)
 class ReplayProgress:
-    """A group that an attempt has committed, and how far the replay has come with it.
+    """A group that an attempt has committed, and the progress of the replay.
 
     Attributes:
         first, last: the group's windows.
-        mark, of: windows of the replay that are committed, and all of them.
-        seconds: what the group took.
+        mark, of: number of committed windows of the replay, and number of all windows.
+        seconds: duration of the group.
         checkpoint: whether it was committed with a checkpoint.
         tuples: tuples of the group by output.
     """
@@ -41,18 +41,18 @@ class ReplayProgress:
     tuples: Mapping[str, int] = field(default_factory=dict)
 
     def line(self) -> str:
-        """Returns the line that says so."""
+        """Returns the event as a line."""
         return machine_line(_PROGRESS, **asdict(self))
 
 
 @dataclass(frozen=True)
 class RecordProgress:
-    """Where a recording is.
+    """Progress of a recording.
 
     Attributes:
-        step: what it does.
-        tuples: tuples so far in this step, or that it is about; 0 where nobody knows yet.
-        seconds: since its start.
+        step: the current step.
+        tuples: number of tuples so far in this step, or to process in it; 0 if unknown.
+        seconds: time since the start.
     """
 
     stream: str
@@ -61,20 +61,20 @@ class RecordProgress:
     seconds: float
 
     def line(self) -> str:
-        """Returns the line that says so."""
+        """Returns the event as a line."""
         return machine_line(_RECORDING, **asdict(self))
 
 
 @dataclass(frozen=True)
 class StepProgress:
-    """How far a publication, an undo or a gate is.
+    """Progress of a publication, an undo or a gate.
 
     Attributes:
-        step: what it does.
-        done, of: how much of that is done, of how much; `of` is 0 where nobody can say.
-        unit: what they count, such as "files" or "bytes".
-        seconds: since the verb began.
-        left: seconds that the rest will take at the pace so far; None where nobody can say.
+        step: the current step.
+        done, of: completed amount and total amount of the step; `of` is 0 if unknown.
+        unit: unit of these amounts, such as "files" or "bytes".
+        seconds: time since the verb started.
+        left: estimated remaining seconds; None if unknown.
     """
 
     step: str
@@ -85,12 +85,12 @@ class StepProgress:
     left: float | None
 
     def line(self) -> str:
-        """Returns the line that says so."""
+        """Returns the event as a line."""
         return machine_line(_STEP, **asdict(self))
 
     @property
     def count(self) -> str:
-        """How much is done, in words; empty where nobody can say."""
+        """The completed amount as text; empty if unknown."""
         if not self.of:
             return ""
         if self.unit == "bytes":
@@ -99,7 +99,7 @@ class StepProgress:
 
     @property
     def words(self) -> str:
-        """All of it, in words."""
+        """The whole event as text."""
         left = "" if self.left is None else f"about {describe_seconds(round(self.left))} left"
         return ", ".join(
             part
@@ -114,14 +114,14 @@ def machine_line(kind: str, /, **facts: Any) -> str:
 
 
 def is_for_machines(line: str) -> bool:
-    """Returns whether a line is meant for whoever launched the job: what it says is also said in
-    words.
+    """Returns whether a line is for the launcher of the job. Its content is also printed as
+    text.
     """
     return line.lstrip().startswith(_OPENING)
 
 
 def parse_progress(line: str) -> ReplayProgress | None:
-    """Returns what a progress line says, or None for any other line; a damaged one is another line.
+    """Returns the event in a progress line; None for any other line, including a damaged one.
 
     >>> parse_progress(ReplayProgress("one", 2, 100, 104, 5, 10, 0.5).line()).mark
     5
@@ -132,7 +132,7 @@ def parse_progress(line: str) -> ReplayProgress | None:
 
 
 def parse_recording(line: str) -> RecordProgress | None:
-    """Returns what a line of a recording's progress says, or None for any other line.
+    """Returns the event in a line about a recording's progress; None for any other line.
 
     >>> parse_recording(RecordProgress("clicks", "reading", 7, 0.5).line()).step
     'reading'
@@ -141,7 +141,7 @@ def parse_recording(line: str) -> RecordProgress | None:
 
 
 def parse_step(line: str) -> StepProgress | None:
-    """Returns what a line of a step's progress says, or None for any other line.
+    """Returns the event in a line about a step's progress; None for any other line.
 
     >>> parse_step(StepProgress("linking files", 400, 1_000, "files", 4.0, 6.0).line()).words
     'linking files, 400/1,000 files, 4 s, about 6 s left'

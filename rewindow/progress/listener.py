@@ -1,4 +1,6 @@
-"""Whoever watches a verb: a terminal, a task's log, or nobody."""
+"""Listeners that receive the events of a verb: for a terminal, for a task's log, or without
+output.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +12,24 @@ from rewindow.progress.job_lines import is_for_machines, parse_progress, parse_s
 
 
 class Listener(Protocol):
-    """Told of everything that a person may want to see while a verb runs."""
+    """Receives all events of a running verb that a user may want to see."""
 
     def job(self) -> AbstractContextManager[object]:
-        """Returns what is entered while one job runs."""
+        """Returns a context manager that is entered while one job runs."""
 
     def line(self, text: str) -> None:
-        """A line that the job printed: words, or its progress as JSON."""
+        """Receives a line that the job printed: text, or its progress as JSON."""
 
     def note(self, text: str) -> None:
-        """A line about the job, such as what is done next."""
+        """Receives a message about the job, such as its next step."""
 
     def warn(self, text: str) -> None:
-        """A line about something that went wrong and is gone on from."""
+        """Receives a message about a problem that does not stop the verb."""
 
 
 class Lines:
-    """The listener who hands every line to one function, such as `print` or a log's `info`;
-    progress in words.
+    """Passes every line to one function, such as `print` or a log's `info`, with progress as
+    text.
     """
 
     def __init__(self, take: Callable[[str], object]) -> None:
@@ -46,8 +48,8 @@ class Lines:
 
 
 class Labelled:
-    """The listener of one of several jobs that run at the same time: labels every line with the
-    name of the job, and puts progress into words.
+    """Listener for one of several jobs that run at the same time: labels every line with the name
+    of the job, and formats progress as text.
     """
 
     def __init__(self, name: str, told: Listener) -> None:
@@ -75,7 +77,7 @@ class Labelled:
 
 
 class Silent:
-    """The listener who says nothing."""
+    """Discards all events."""
 
     def job(self) -> AbstractContextManager[object]:
         """See Listener."""

@@ -1,11 +1,11 @@
-"""How far a verb is in what takes long: counted where the work is done, told every few seconds to
-whoever watches.
+"""Progress of long steps of a verb: counted where the work is done, and reported to a listener
+every few seconds.
 
     with watched(listener.line):  # the verb
         for file in counted("linking files", files, len(files), "files"):  # the work
             link(file)
 
-What takes less than two seconds tells nothing, and where nobody watches nothing is counted.
+Work of less than two seconds reports nothing, and without a listener nothing is counted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PAUSE_S = 5.0
 
 @dataclass
 class _Step:
-    """A step that has begun: how much of it is done, of how much; 0 where nobody can say."""
+    """A running step with the completed and the total amount; 0 if the total is unknown."""
 
     what: str
     of: int
@@ -38,11 +38,11 @@ class _Step:
 
 
 class Watch:
-    """The steps of a verb that have begun and not ended, the inner ones last.
+    """The running steps of a verb, inner ones last.
 
     Args:
-        tell: takes the line that says how far the verb is.
-        clock: seconds.
+        tell: receives the progress lines.
+        clock: returns seconds.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Watch:
 
     @contextmanager
     def during(self, what: str, of: int, unit: str) -> Iterator[_Step]:
-        """Gives a step, until it has ended."""
+        """Yields a step, which ends with the context."""
         step = _Step(what, of, unit, began=self._clock())
         self._steps.append(step)
         try:
@@ -67,8 +67,8 @@ class Watch:
             self._steps.remove(step)
 
     def poll(self) -> None:
-        """Tells the innermost step, with the counts of the innermost one that has any, when it is
-        time to.
+        """Reports the innermost step, with the counts of the innermost one that has any, if the
+        next report is due.
         """
         steps = tuple(self._steps)
         now = self._clock()
@@ -95,7 +95,7 @@ _watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
 
 @contextmanager
 def watched(tell: Callable[[str], object]) -> Iterator[None]:
-    """Tells how far the steps within it are, from a thread of its own, as long as they take."""
+    """Reports the progress of the steps inside the context, from a separate thread."""
     watch = Watch(tell)
     ended = threading.Event()
 
@@ -121,14 +121,14 @@ def counted(
     unit: str,
     size: Callable[[_Item], int] = lambda item: 1,
 ) -> Iterator[_Item]:
-    """Yields items, and counts those that were done.
+    """Yields items and counts those that are done.
 
     Args:
-        what: the step, in words.
-        items: what it goes over.
-        of: the sizes of all items together.
-        unit: what sizes are, such as "files".
-        size: of an item.
+        what: name of the step.
+        items: the items.
+        of: total size of all items.
+        unit: unit of sizes, such as "files".
+        size: returns the size of an item.
     """
     watch = _watch.get()
     if watch is None:
@@ -142,7 +142,7 @@ def counted(
 
 @contextmanager
 def step(what: str) -> Iterator[None]:
-    """Tells a step of which nobody knows how much is done."""
+    """Reports a step whose progress is unknown."""
     watch = _watch.get()
     if watch is None:
         yield
