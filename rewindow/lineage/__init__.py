@@ -1,1 +1,1 @@
-"""Which publication read which window."""
+"""Which publications read which windows."""

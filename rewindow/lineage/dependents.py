@@ -1,4 +1,4 @@
-"""Who needs a stream: replays that are open, what is published from it, and publications that could
+"""Dependents of a stream: open replays, publications computed from it, and publications that could
 be undone.
 """
 
@@ -31,13 +31,13 @@ _LIMIT = 100_000
 
 @dataclass(frozen=True)
 class Dependent:
-    """Somebody who needs a stream.
+    """A replay or publication that needs a stream.
 
     Attributes:
         replay_id, application: the replay that reads it, or whose publication is part of it.
-        windows: its windows, as far as they were asked for.
-        is_open: whether the replay has not ended its life; else something of it is published.
-        why: in words.
+        windows: the windows of the dependent.
+        is_open: whether the replay can still be run or published; otherwise it is published.
+        why: the reason, as text.
     """
 
     replay_id: str
@@ -52,8 +52,8 @@ def readers(
     stream: str,
     windows: Sequence[WindowRange] | None = None,
 ) -> list[Dependent]:
-    """Returns who has read windows of a stream, open or published, newest first; all windows unless
-    some are given.
+    """Returns the open replays and publications that have read windows of a stream, newest first;
+    all windows unless some are given.
     """
     publications = effective_by_replay(ledger)
     found = []
@@ -78,8 +78,8 @@ def readers(
 
 
 def dependents(ledger: Ledger, stream: str) -> list[Dependent]:
-    """Returns everybody who needs a stream: its readers, and the publications that made it what it
-    is.
+    """Returns all dependents of a stream: its readers, and the publications that wrote its visible
+    windows.
     """
     found = []
     for act in chain.from_iterable(effective_by_replay(ledger, stream).values()):
@@ -93,12 +93,12 @@ def dependents(ledger: Ledger, stream: str) -> list[Dependent]:
 
 
 def mark_stale(ledger: Ledger, stream: str, windows: Sequence[WindowRange]) -> list[str]:
-    """Marks as stale what was published from windows of a stream, and returns in words who has read
-    them.
+    """Marks outputs that were published from windows of a stream as stale, and returns texts about
+    their readers.
 
-    An output without state is stale in these windows, one with state from the first of them on.
-    Open replays keep the version that they pinned; they are named, and nothing of theirs is marked
-    before it is published.
+    An output without state becomes stale in these windows, an output with state from the first of
+    them on. Open replays keep the version that they pinned; they are listed, but their outputs are
+    not marked before they are published.
     """
     found = readers(ledger, stream, windows)
     for reader in found:
@@ -120,10 +120,11 @@ def readers_of_end(
     stream: str,
     end: int | None,
 ) -> list[tuple[Dependent, int | None]]:
-    """Returns who was computed with another end of a stream than this one, and with which.
+    """Returns the dependents that were computed with another end of a stream than this one, and the
+    end that they used.
 
-    Their windows are those from the first one on that comes out otherwise; of what is published
-    those that readers see.
+    Their windows start at the first one whose result differs; for publications, only windows that
+    readers see count.
     """
     found = []
     for reader in _shown(ledger, stream):
@@ -137,8 +138,8 @@ def readers_of_end(
 
 
 def _shown(ledger: Ledger, stream: str) -> Iterator[Dependent]:
-    """Yields who has read a stream: replays that are open, and of publications each part that no
-    newer one covers.
+    """Yields the readers of a stream: open replays, and each part of a publication that no newer
+    one covers.
     """
     every = readers(ledger, stream)
     by_act = {}
@@ -158,12 +159,14 @@ def _shown(ledger: Ledger, stream: str) -> Iterator[Dependent]:
 
 
 def mark_end(ledger: Ledger, stream: str, end: int | None) -> list[str]:
-    """Marks as stale what was published with another end of a stream, and returns in words who
-    knows another one (X34).
+    """Marks outputs that were published with another end of a stream as stale, and returns texts
+    about their readers.
 
-    An output with state is stale from the first window on in which an end makes a difference: what
-    waits there fires, or does not. One without state is where windows were taken to be empty that
-    lie behind the end no more.
+    An output with state becomes stale from the first window on for which the end makes a
+    difference, because waiting tuples fire or do not. An output without state becomes stale in
+    windows that were treated as empty and are no longer after the end.
+
+    Rules: X34
     """
     found = readers_of_end(ledger, stream, end)
     for reader, pinned in found:
@@ -191,10 +194,10 @@ def _mark_behind(
     first: int,
     opened: Sequence[WindowRange],
 ) -> None:
-    """Marks an output with state as stale from a window on, parted where windows were opened, or
-    had been before.
+    """Marks an output with state as stale from a window on, divided at windows that were reopened,
+    now or before.
 
-    Once one part is right, the next one still is not.
+    When one part is repaired, the next one is still stale.
     """
     last = _last_published(ledger, name, reader.windows.last)
     begins = {part.first for part in opened}
@@ -213,7 +216,7 @@ def _last_published(ledger: Ledger, table_name: str, at_least: int) -> int:
 
 
 def inputs_of(row: Replay) -> list[str]:
-    """Returns the streams that a replay reads; none when its plan was purged."""
+    """Returns the streams that a replay reads; none if its plan was purged."""
     return [str(entry["stream"]) for entry in row.plan.get("inputs", [])]
 
 
@@ -221,8 +224,8 @@ def effective_by_replay(
     ledger: Ledger,
     table_name: str | None = None,
 ) -> dict[str, list[Publication]]:
-    """Returns, by replay, the publications that are neither withdrawn nor undone; of one table if
-    so asked.
+    """Returns, by replay, the publications that are neither withdrawn nor undone; only those of one
+    table if it is given.
     """
     # Newest first, so an undo comes before the publication that it undoes.
     undone: set[int | None] = set()

@@ -1,5 +1,5 @@
-"""A lock between the processes of one machine: a file that one of them holds, and lets go of when
-it ends.
+"""A lock between the processes of one machine: a file that one of them locks until it releases the
+lock or ends.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _LOCKED_UNTIL_EXIT: dict[Path, int] = {}
 
 @contextmanager
 def file_lock(path: Path, wait: bool = True) -> Iterator[bool]:
-    """Holds a lock that ends with its process; gives whether it was got, which is certain when
-    waiting.
+    """Locks a file until the context or the process ends. Yields whether the lock was acquired,
+    which is always true with `wait`.
 
-    The file stays: removing it would let two processes lock two files of one name.
+    The file is not removed, because then two processes could lock two files of the same name.
 
     Raises:
         ResourceError: the file cannot be opened, or its file system has no locks.
@@ -37,9 +37,9 @@ def file_lock(path: Path, wait: bool = True) -> Iterator[bool]:
 
 
 def lock_until_exit(path: Path) -> None:
-    """Locks a file until this process ends, however it ends; a second call changes nothing.
+    """Locks a file until this process ends in any way; a second call changes nothing.
 
-    Without a lock where the file system has none.
+    Does nothing if the file system has no locks.
     """
     if path in _LOCKED_UNTIL_EXIT:
         return
@@ -50,7 +50,7 @@ def lock_until_exit(path: Path) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Returns whether a process may hold the lock of a file; False if the file does not exist."""
+    """Returns whether a process may have locked a file; False if the file does not exist."""
     try:
         handle = os.open(path, os.O_RDWR)
     except FileNotFoundError:

@@ -12,13 +12,13 @@ from pathlib import Path
 import psutil
 
 SILENT_AFTER = timedelta(hours=6)
-"""A process that cannot be seen from here counts as ended after this time without a sign of it."""
+"""A process that is not visible here counts as ended after this time without a heartbeat."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _NAMESPACE = Path("/proc/self/ns/pid")
 
 
 def boot_id() -> str:
-    """Returns the id of this boot of the machine; empty where the system has none."""
+    """Returns the id of this boot of the machine; empty if the system has none."""
     try:
         return _BOOT.read_text().strip()
     except OSError:
@@ -28,8 +28,8 @@ def boot_id() -> str:
 def pid_place() -> str:
     """Returns where the pids of this process are valid: the machine's boot and the pid namespace.
 
-    Empty where the system has no boot id. Containers with the host's network have its host name
-    and other pids.
+    Empty if the system has no boot id. Containers with the host's network have its host name but
+    other pids.
     """
     boot = boot_id()
     try:
@@ -39,10 +39,10 @@ def pid_place() -> str:
 
 
 def process_identity(pid: int) -> str:
-    """Returns what names one process for ever: its pid's place, and clock ticks from the boot to
-    the process's start.
+    """Returns a permanently unique name of a process: where its pid is valid, and the clock ticks
+    from the boot to its start.
 
-    Empty when there is no such process. Where the system tells neither, it is the start time in
+    Empty if the process does not exist. If the system provides neither, it is the start time in
     hundredths of a second.
     """
     try:
@@ -57,7 +57,7 @@ def process_identity(pid: int) -> str:
 
 
 def is_visible(identity: str) -> bool:
-    """Returns whether a process of that identity can be found here by its pid: it belongs to this
+    """Returns whether a process with this identity can be found here by its pid: it belongs to this
     boot and this pid namespace.
     """
     return identity.partition("/")[0] == pid_place()
@@ -67,8 +67,8 @@ def is_silent(heard_at: datetime, identity: str = "") -> bool:
     """Returns whether a process that is not visible here counts as ended.
 
     Args:
-        heard_at: time of its last sign.
-        identity: its identity where known; a process of another boot that was last heard of before
+        heard_at: time of its last heartbeat.
+        identity: its identity if known; a process of another boot whose last heartbeat was before
             this boot ended with the machine.
     """
     boot = identity.partition("/")[0].partition(".")[0]
@@ -81,7 +81,7 @@ def is_silent(heard_at: datetime, identity: str = "") -> bool:
 class Launcher:
     """The process that started a Spark job: the parent of the JVM that is the driver's parent.
 
-    With it the JVM is told to end, so that the job fails of whatever it is at: an error that names
+    When it ends, the JVM is ended too, so the job fails at any operation with an error that names
     no cause.
     """
 
@@ -90,7 +90,9 @@ class Launcher:
 
     @classmethod
     def of_this_job(cls) -> Launcher:
-        """Returns that of the present process, to be asked for while it is sure to be there."""
+        """Returns the launcher of the current process. Call this while the launcher is certain to
+        be running.
+        """
         try:
             pid = psutil.Process(os.getppid()).ppid()
         except psutil.Error:
@@ -98,8 +100,8 @@ class Launcher:
         return cls(pid, process_identity(pid))
 
     def is_gone(self) -> bool:
-        """Returns whether it has ended; one that nobody has waited for yet has ended too. Who is
-        not known is there.
+        """Returns whether it has ended, including when its parent has not waited for it yet. An
+        unknown launcher counts as running.
         """
         if not self.identity:
             return False

@@ -1,4 +1,4 @@
-"""Processes that do not outlive the one that started them, even where that one is killed."""
+"""Ends processes when the process that started them ends, even if that one is killed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _LOOK_SECONDS = 0.3
 
 
 def dies_with_parent() -> Callable[[], None]:
-    """Returns what a new process does before exec (`preexec_fn`) to get SIGTERM when the present
-    one ends; on Linux.
+    """Returns a function for `preexec_fn` that makes a new process receive SIGTERM when the current
+    one ends; Linux only.
     """
     parent = os.getpid()
 
@@ -32,10 +32,10 @@ def dies_with_parent() -> Callable[[], None]:
 
 
 def end_group_with_parent() -> None:
-    """Kills the present process's whole group as soon as its parent is gone.
+    """Kills the current process's whole group as soon as its parent has ended.
 
-    For a process that was not started by us: Spark's driver is started by a JVM, which may die
-    before it.
+    For processes that Rewindow does not start: Spark's driver is started by a JVM, which may end
+    first.
     """
     threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
 
