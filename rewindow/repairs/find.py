@@ -1,11 +1,10 @@
-"""Repairs that are proposed: what is published from inputs that have changed since, and the replays
-that put it right.
+"""Finds repairs: published windows whose inputs have changed since, and the replays that correct
+them.
 
-An input has changed for a publication where a window's seal is another one now than at the version
-that the replay has pinned: late tuples were taken into it, or it is itself an output that was
-published again or taken back. Late tuples that still wait in quarantine change their windows as
-soon as they are taken. So a repair follows from the tables alone, and once everything is right
-again there is none.
+An input has changed for a publication if the seal of a window differs from the seal at the version
+that the replay has pinned: late tuples were added to it, or it is an output that was published
+again or undone. Late tuples in quarantine will change their windows when they are added. So repairs
+follow from the tables alone, and none is found after everything is repaired.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _SEAL = ["window_id", "tuples", "digest", "float_digest"]
 
 @dataclass(frozen=True)
 class LateTuples:
-    """Late tuples of a stream that wait in quarantine for sealed windows."""
+    """Late tuples of a stream in quarantine that belong to sealed windows."""
 
     stream: str
     windows: WindowRange
@@ -50,13 +49,12 @@ class LateTuples:
 
 @dataclass(frozen=True)
 class RepairStep:
-    """A range of an application that is to be replayed, checked and published again.
+    """A range of an application to replay, check and publish again.
 
     Attributes:
         replay_options: mode, parameters and other options of the replay that is published there.
-        reasons: why, and why no smaller range does, in words.
-        may_follow: windows that come next if the state at its end is another one than was
-            published.
+        reasons: texts why it is necessary, and why a smaller range is not enough.
+        may_follow: windows to replay next if the state at its end differs from the published one.
     """
 
     application: str
@@ -75,13 +73,13 @@ class RepairStep:
 
 @dataclass(frozen=True)
 class Repairs:
-    """All that is to be put right.
+    """All necessary repairs.
 
     Attributes:
-        late: tuples that are to be taken out of quarantine first.
-        steps: replays, each behind those whose outputs it reads.
-        unknown: what cannot be told any more, in words.
-        inputs: by application the streams that it has read, of all that have published.
+        late: tuples to move out of quarantine first.
+        steps: replays, each after those whose outputs it reads.
+        unknown: texts about windows for which changes can no longer be determined.
+        inputs: streams that each application with publications has read.
     """
 
     late: Sequence[LateTuples]
@@ -90,8 +88,8 @@ class Repairs:
     inputs: Mapping[str, Collection[str]] = field(default_factory=dict, compare=False)
 
     def of(self, application: str) -> Repairs:
-        """Returns what concerns one application: its replays, those whose outputs it reads, those
-        downstream of it.
+        """Returns the repairs that concern one application: its replays, those whose outputs it
+        reads, and those downstream of it.
         """
         reads: dict[str, set[str]] = {}
         read_by: dict[str, set[str]] = {name: set() for name in self.inputs}
@@ -112,7 +110,10 @@ class Repairs:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns it as plain values; window ids are numbers (W14)."""
+        """Returns the repairs as plain values; window ids are numbers.
+
+        Rules: W14
+        """
         late = []
         for one in self.late:
             late.append({"stream": one.stream, **asdict(one.windows), "tuples": one.tuples})
@@ -131,14 +132,14 @@ class Repairs:
 
 
 def find_repairs(config: Config) -> Repairs:
-    """Returns what is published from inputs that have changed since, or will when late tuples are
-    taken. No JVM.
+    """Returns the repairs of windows whose inputs have changed, or will change when late tuples are
+    added. Starts no JVM.
 
-    The windows to replay are as few as can be told beforehand: those that changed; of an
-    application with state also those behind them, up to where the state that was published is
-    known, so that it can be compared with the new one; and of whoever reads these outputs the same.
-    Ranges that lie near each other are one. Where a state has not come to what it was, the windows
-    behind it are to be replayed next, once the first ones are published.
+    The number of windows to replay is as small as can be determined beforehand: the changed
+    windows; for an application with state, also the windows after them, up to the next published
+    state that the new one can be compared with; and the same for applications that read these
+    outputs. Nearby ranges are merged. If a state differs from the published one, the windows after
+    it must be replayed next, after the first ones are published.
     """
     late = []
     changes = _Changes()
@@ -184,7 +185,7 @@ class _Changes:
         self._found.setdefault(stream, []).append((windows, words))
 
     def of(self, stream: str, windows: WindowRange) -> list[tuple[WindowRange, str]]:
-        """Returns what of a range has changed, whoever reads it."""
+        """Returns the changed windows in a range of a stream, for any reader."""
         inside = []
         for part, words in self._found.get(stream, ()):
             both = part.overlap(windows)
@@ -194,7 +195,7 @@ class _Changes:
 
 
 def _add_stale(config: Config, applications: Mapping[str, PublishedApplication]) -> None:
-    """Adds the windows that were published from a state which has changed since."""
+    """Adds the windows that were published from a state that has changed since."""
     ledger = Ledger.open(config.ledger_url)
     for row in ledger.stale.ranges():
         known = applications.get(row.application)
@@ -213,8 +214,8 @@ def _add_stale(config: Config, applications: Mapping[str, PublishedApplication])
 
 
 def _published(config: Config, unknown: list[str]) -> dict[str, PublishedApplication]:
-    """Returns by application what readers see, newest publication over older ones; says what cannot
-    be told.
+    """Returns, by application, the publications that readers see, where newer ones cover older
+    ones. Adds texts to `unknown` if a plan was purged.
     """
     ledger = Ledger.open(config.ledger_url)
     found: dict[str, PublishedApplication] = {}
@@ -242,8 +243,8 @@ def _published(config: Config, unknown: list[str]) -> dict[str, PublishedApplica
 
 
 def _lost_state(stretch: PublishedStretch, every: Sequence[PublishedStretch]) -> str:
-    """Returns in words that a publication began with a state which is not published any more; empty
-    if it is.
+    """Returns a text if a publication started with a state that is no longer published; otherwise
+    an empty text.
     """
     start = stretch.plan.start
     begins = stretch.windows.first == stretch.plan.first
@@ -270,7 +271,7 @@ def _plan_of(config: Config, ledger: Ledger, publication: Publication) -> Plan |
 
 
 def _in_order(applications: Mapping[str, PublishedApplication]) -> list[str]:
-    """Returns applications, each behind those whose outputs it reads."""
+    """Returns applications in an order in which each one follows those whose outputs it reads."""
     made_by: dict[str, str] = {}
     for name, known in applications.items():
         made_by |= dict.fromkeys(known.outputs, name)
@@ -295,8 +296,8 @@ def _steps_of(config: Config, known: PublishedApplication, changes: _Changes) ->
         for entry in stretch.plan.inputs:
             for windows, words in _changed(config, stretch, entry, changes):
                 found.append(Change(windows, words, stretch))
-    # Windows that were opened again have other seals; a mark that nothing explains any more goes by
-    # one more replay.
+    # Windows that were reopened have other seals. If a mark remains that no change explains, one
+    # more replay removes it.
     changed = sorted(found or known.marked, key=lambda change: change.windows)
     steps = []
     for part in ranges_to_replay(known, changed):
@@ -311,8 +312,8 @@ def _changed(
     entry: InputPlan,
     changes: _Changes,
 ) -> list[tuple[WindowRange, str]]:
-    """Returns which windows of an input have changed since a replay has read them, or will, and
-    why.
+    """Returns the windows of an input that have changed since a replay has read them, or will
+    change, with the reasons.
     """
     found = changes.of(entry.stream, stretch.read)
     if not Table.exists(config.windows_table(entry.stream)):
@@ -345,8 +346,10 @@ def _by_end(
     entry: InputPlan,
     end: int | None,
 ) -> list[tuple[WindowRange, str]]:
-    """Returns from where on a stretch with state is otherwise since the end of an input was moved,
-    and why (X34).
+    """Returns the windows of a stretch with state that change because the end of an input was
+    moved, with the reason.
+
+    Rules: X34
     """
     first = moved_end(entry.end, end, stretch.plan.last)
     if first is None or first > stretch.windows.last or not stretch.plan.is_stateful:
@@ -364,7 +367,7 @@ def _seals(windows: Table, asked: WindowRange) -> pa.Table:
 
 
 def _differing(then: pa.Table, now: pa.Table) -> list[WindowRange]:
-    """Returns the windows whose seals say something else, or are on one side only."""
+    """Returns the windows whose seals differ or exist on one side only."""
     both = then.append_column("was", _yes(then)).join(
         now.append_column("is", _yes(now)),
         "window_id",

@@ -1,7 +1,8 @@
-"""Which ranges of an application a repair replays next: few ones, as short as can be told
-(docs/decisions/0021).
+"""Decides which ranges of an application a repair replays next: as few and as short as can be
+determined (docs/decisions/0021).
 
-Pure: what is published and what has changed come in, ranges with reasons go out.
+Pure functions: the input is the published windows and the changes, the result is ranges with
+reasons.
 """
 
 from __future__ import annotations
@@ -15,22 +16,23 @@ from rewindow.recovery import Plan
 from rewindow.windows import WindowRange, without
 
 JOIN_WINDOWS = 1_000
-"""Ranges with at most so many windows between them are one replay: to begin another takes longer
-than these."""
+"""Ranges with at most this many windows between them become one replay, because starting another
+replay takes longer than computing these windows.
+"""
 
 
 @dataclass(frozen=True)
 class PublishedStretch:
-    """Consecutive windows that show what one publication has published."""
+    """Consecutive windows whose visible rows are from one publication."""
 
     windows: WindowRange
     plan: Plan
     states: frozenset[int] = frozenset()
-    """The windows after which the digest of its state is kept."""
+    """Windows after which the digest of its state is stored."""
 
     @property
     def read(self) -> WindowRange:
-        """The windows of its inputs that it was computed from: also those of a warm-up before
+        """The windows of its inputs that it was computed from, including those of a warm-up before
         it.
         """
         start = self.plan.start
@@ -44,26 +46,26 @@ class PublishedStretch:
 
     @property
     def begins_anew(self) -> bool:
-        """Whether it begins with the initial state."""
+        """Whether it starts with the initial state."""
         return self.windows.first == self.plan.first and self.plan.start.source == "initial"
 
     @property
     def began_on_request(self) -> bool:
-        """Whether it begins with the initial state though windows come before it, so that no other
-        state fits it.
+        """Whether it was requested to start with the initial state although windows exist before
+        it, so no other state can be used.
         """
         return self.begins_anew and "--initial-state" in self.plan.options
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What replays must have in common to be done as one."""
+        """Properties that must be the same for replays to be merged."""
         given = sorted((one.path, repr(one.value)) for one in self.plan.given)
         changes = tuple((one.path, repr(one.value), one.from_window) for one in self.plan.changes)
         return self.plan.mode, tuple(sorted(self.plan.parameters.items())), tuple(given), changes
 
     def replay_options(self, windows: WindowRange) -> ReplayOptions:
-        """Returns how a range that begins in it is asked for, as the replay was that is published
-        there.
+        """Returns the options to replay a range that starts in it in the same way as the published
+        replay.
         """
         return ReplayOptions(
             mode=self.plan.mode.name,
@@ -75,7 +77,7 @@ class PublishedStretch:
         )
 
     def carries_on(self, changed: Sequence[WindowRange]) -> bool:
-        """Returns whether its state comes from windows that have changed."""
+        """Returns whether its state was computed from changed windows."""
         if self.windows.first > self.plan.first:
             return any(part.overlap(self.plan.range) is not None for part in changed)
         is_published = self.plan.start.source not in ("initial", "none")
@@ -83,13 +85,13 @@ class PublishedStretch:
 
 
 class Change(NamedTuple):
-    """Windows of an input that have changed for a stretch; for any that they lie in where it is
-    None.
+    """Windows of an input that have changed for a stretch; if the stretch is None, for all
+    stretches that contain them.
 
     Attributes:
-        made_stale_by: how many windows the publication has that changed the state before these
-            windows, so that they are to come again though their inputs are as they were; 0 where
-            the inputs have changed.
+        made_stale_by: number of windows of the publication that changed the state before these
+            windows, so that they must be replayed although their inputs are unchanged; 0 if the
+            inputs have changed.
     """
 
     windows: WindowRange
@@ -100,10 +102,10 @@ class Change(NamedTuple):
 
 @dataclass
 class PublishedApplication:
-    """What is published of an application.
+    """The published windows of an application.
 
     Attributes:
-        stale: windows that were published from a state which has changed since.
+        stale: windows that were published from a state that has changed since.
         marked: windows that are marked as stale since an input changed.
     """
 
@@ -119,10 +121,10 @@ class RangeToReplay(NamedTuple):
     """A range to replay.
 
     Attributes:
-        begin: the stretch that it begins in.
-        reasons: why, and why no smaller range does, in words.
-        may_follow: windows that come again too if the state at its end is another one than was
-            published.
+        begin: the stretch in which it starts.
+        reasons: texts why it is necessary, and why a smaller range is not enough.
+        may_follow: windows that must be replayed too if the state at its end differs from the
+            published one.
     """
 
     windows: WindowRange
@@ -132,11 +134,13 @@ class RangeToReplay(NamedTuple):
 
 
 def ranges_to_replay(known: PublishedApplication, changed: Sequence[Change]) -> list[RangeToReplay]:
-    """Returns the ranges to replay now, ascending and apart.
+    """Returns the ranges to replay now, ascending and disjoint.
 
-    Of an application with state each ends where the state that was published is known, by its
-    digest (X48): if the new one is equal, all behind it stays as it is; if not, publishing makes
-    that stale, and it is to be replayed next.
+    For an application with state, each range ends at a window whose published state has a known
+    digest. If the new state is equal, all windows after it are kept. Otherwise publishing makes
+    them stale, and they must be replayed next.
+
+    Rules: X48
     """
     parts: list[RangeToReplay] = []
     for part in sorted(_widened(known, changed), key=lambda one: one.windows):
@@ -148,7 +152,7 @@ def ranges_to_replay(known: PublishedApplication, changed: Sequence[Change]) -> 
 
 
 def _joined(one: RangeToReplay, other: RangeToReplay) -> RangeToReplay:
-    """Returns two ranges, the second one not before the first, as one."""
+    """Returns the union of two ranges, where the second does not start before the first."""
     reasons = one.reasons
     if other.windows.first > one.windows.last + 1:
         reasons += ("windows between these: one replay is quicker than several",)
@@ -160,7 +164,7 @@ def _joined(one: RangeToReplay, other: RangeToReplay) -> RangeToReplay:
 
 
 def _widened(known: PublishedApplication, changed: Iterable[Change]) -> Iterator[RangeToReplay]:
-    """Gives the published windows that depend on changed ones, each part inside of one stretch."""
+    """Yields the published windows that depend on changed ones, each part within one stretch."""
     for change in changed:
         if change.made_stale_by:
             yield from _behind_a_changed_state(known, change)
@@ -181,10 +185,10 @@ def _widened(known: PublishedApplication, changed: Iterable[Change]) -> Iterator
 
 
 def _behind_a_changed_state(known: PublishedApplication, change: Change) -> Iterator[RangeToReplay]:
-    """Gives what comes again since the state before it has changed: twice as much as before, so in
-    few replays.
+    """Yields the windows to replay because the state before them has changed: twice as many as in
+    the previous repair, so that few replays are needed.
 
-    What is behind that may be right once this is.
+    The windows after that may be right after this repair.
     """
     stretches = [part for part in known.stretches if part.windows.overlap(change.windows)]
     many = max(2 * change.made_stale_by, JOIN_WINDOWS)
@@ -204,8 +208,8 @@ def _up_to_known_state(
     own: WindowRange,
     reasons: tuple[str, ...],
 ) -> RangeToReplay:
-    """Returns a range up to the first window at which the state that was published is known, else
-    the stretch's end.
+    """Returns a range extended to the first window with a known published state, otherwise to the
+    end of the stretch.
     """
     end = min(
         (window for window in stretch.states if own.last <= window), default=stretch.windows.last
@@ -234,7 +238,7 @@ def _may_follow(
     stretch: PublishedStretch,
     windows: WindowRange,
 ) -> tuple[WindowRange, ...]:
-    """Returns the published windows behind a range that its state is carried on into, through all
+    """Returns the published windows after a range to which its state is passed on, in all
     stretches.
     """
     follows = without(stretch.windows, [WindowRange(stretch.windows.first, windows.last)])
@@ -251,8 +255,8 @@ def _may_follow(
 
 
 def _own(stretch: PublishedStretch, changed: WindowRange) -> WindowRange | None:
-    """Returns which windows of a stretch read changed windows themselves; the first one does for
-    its warm-up.
+    """Returns the windows of a stretch that read changed windows directly. Its first window also
+    reads its warm-up.
     """
     if changed.last >= stretch.windows.first or changed.overlap(stretch.read) is None:
         return stretch.windows.overlap(changed)
@@ -266,10 +270,11 @@ def _is_near(
     other: WindowRange,
     end: PublishedStretch,
 ) -> bool:
-    """Returns whether two ranges are one replay: of one kind, few windows between, all published in
-    that kind too.
+    """Returns whether two ranges can be one replay: with the same options, few windows between
+    them, and these published with the same options too.
 
-    They are not where a publication between them has begun anew: no state was carried into it.
+    They cannot if a publication between them started with the initial state, because no state was
+    passed on to it.
     """
     anew = [stretch for stretch in known.stretches if known.stateful and stretch.begins_anew]
     if begin.kind != end.kind or any(

@@ -1,5 +1,5 @@
-"""Repairs that are run: late tuples taken into their windows, then replay, gate and publication,
-step by step.
+"""Runs repairs: adds late tuples to their windows, then replays, checks and publishes one step
+after another.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from rewindow.settings.config import Config
 from rewindow.storage import Table
 
 STARTED_WITHIN = timedelta(minutes=5)
-"""So long after it was begun an attempt has a process, or never will."""
+"""An attempt without a process counts as ended after this time."""
 
 
 @dataclass(frozen=True)
 class Repaired:
-    """What a repair has done.
+    """Result of a repair.
 
     Attributes:
-        streams: those whose late tuples were taken into their windows.
+        streams: streams whose late tuples were added to their windows.
         steps: ranges that were replayed, checked and published.
-        unknown: what cannot be told any more, in words.
+        unknown: texts about windows for which changes can no longer be determined.
     """
 
     streams: Sequence[str]
@@ -40,18 +40,19 @@ class Repaired:
 
 
 def repair(config: Config, listener: Listener | None = None) -> Repaired:
-    """Takes late tuples into their windows, and replays, checks and publishes what must be; returns
-    what was done.
+    """Adds late tuples to their windows, replays, checks and publishes the affected windows, and
+    returns the result.
 
-    A published window gets a new generation, in which a late row has the place of one that was made
-    up (X29, G42).
+    A published window gets a new generation, in which a late row replaces a filled one.
 
-    Run again it repairs what is left, and does nothing once everything is right. A replay that a
-    killed repair has left is gone on with.
+    When called again, it repairs the remaining windows, and does nothing if none is left. It
+    resumes a replay that a killed repair has left.
 
     Raises:
-        GateError: a replay did not pass; it stays staged, and nothing of it is published.
+        GateError: a replay did not pass; it remains staged, and none of its windows are published.
         RewindowError: a recording, replay or publication failed, see these verbs.
+
+    Rules: X29, G42
     """
     told = listener or Silent()
     done = list[RepairStep]()
@@ -111,10 +112,9 @@ def _put_right(config: Config, step: RepairStep, told: Listener) -> None:
 
 
 def interrupted(config: Config, step: RepairStep) -> str:
-    """Returns the replay of this very step that a killed repair has left, empty where there is
-    none.
+    """Returns the replay of the same step that a killed repair has left; empty if there is none.
 
-    It holds the range, so that no other one could begin; what it reads is still what is to be read.
+    It has the lease of the range, so no other replay could start. Its inputs are still the newest.
     """
     ledger = Ledger.open(config.ledger_url)
     for row in ledger.replays.newest(step.application, RUNNABLE):
@@ -127,8 +127,8 @@ def interrupted(config: Config, step: RepairStep) -> str:
 
 
 def _has_ended(attempt: AttemptRecord) -> bool:
-    """Returns whether nobody works on an attempt any more; one that never had a process was killed
-    before.
+    """Returns whether an attempt has ended. One that never had a process was killed before it
+    started.
     """
     if attempt.host is None and attempt.outcome is None:
         return datetime.now(UTC) - attempt.heard_at > STARTED_WITHIN
@@ -136,7 +136,7 @@ def _has_ended(attempt: AttemptRecord) -> bool:
 
 
 def _reads_newest(config: Config, plan: Plan) -> bool:
-    """Returns whether the windows of all its inputs are still those that it has pinned."""
+    """Returns whether the windows of all its inputs are unchanged since it pinned them."""
     return all(
         Table.open(config.windows_table(entry.stream)).version == entry.windows_version
         for entry in plan.inputs

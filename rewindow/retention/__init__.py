@@ -1,4 +1,4 @@
-"""What is kept and for how long: purge of staged tables, undo horizon, old results."""
+"""Retention: purge of staged tables, undo horizon, old results."""
 
 from rewindow.retention.horizon import UndoHorizon, undo_horizon
 from rewindow.retention.results import prune_results

@@ -1,5 +1,5 @@
-"""The undo horizon: for how long a publication can be taken back, by what published tables keep. No
-JVM.
+"""The undo horizon: for how long a publication can be undone, given the retention of published
+tables. Starts no JVM.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ class UndoHorizon:
     """How long an application's publications can be undone.
 
     Attributes:
-        days: what is certain; the least that any of its published tables keeps.
-        wanted_days: what the settings ask for.
-        short: tables that keep less than wanted, with their days; empty when all is well.
+        days: guaranteed number of days, the minimum over its published tables.
+        wanted_days: number of days in the settings.
+        short: tables with a shorter retention than wanted, with their days; empty if there are
+            none.
     """
 
     days: float
@@ -48,8 +49,8 @@ class UndoHorizon:
 def undo_horizon(config: Config, application: str) -> UndoHorizon:
     """Returns for how long publications of an application can be undone.
 
-    Before its first publication that is what the settings ask for: its tables will be created so.
-    What is noted of data files is never taken back, so that its history does not matter.
+    Before its first publication, this is the value in the settings, with which its tables will be
+    created. Tables of data files are ignored, because no undo changes them.
     """
     folder = config.state / "streams"
     wanted = config.publication.undo_days
@@ -62,18 +63,18 @@ def undo_horizon(config: Config, application: str) -> UndoHorizon:
 
 
 def retention(config: Config) -> dict[str, str]:
-    """Returns the table properties that cover the undo horizon."""
+    """Returns the table properties that guarantee the undo horizon."""
     return dict.fromkeys((LOG, FILES), f"interval {config.publication.undo_days} days")
 
 
 def retention_days(table: Table) -> float:
-    """Returns for how many days a table keeps both its log and its removed files."""
+    """Returns the number of days for which a table retains both its log and its removed files."""
     properties = table.properties
     return min(_days(properties.get(name), default) for name, default in _DEFAULT_DAYS.items())
 
 
 def _days(text: str | None, default: float) -> float:
-    """Returns an interval in days, the default where there is none or it cannot be read.
+    """Returns an interval in days; the default if it is missing or cannot be parsed.
 
     >>> _days("interval 2 weeks", 7.0), _days(None, 7.0)
     (14.0, 7.0)

@@ -1,14 +1,16 @@
 """Purge: deletes staged tables and checkpoints of ended replays
-(docs/rules/windows_and_checkpoints.md W83 to W86).
+(docs/rules/windows_and_checkpoints.md).
 
-Kept are: whatever an open replay still writes or starts from, what has not been published unless it
-is old, and the facts of every replay, which `certify` and `why` read. Recordings, their quarantine
-and the ledger are never touched. A replay's tables are deleted under the locks of its publishers
-and after another look at it, so that no publication or undo that begins in between loses what it
-needs. Nothing is deleted but below the folder of staged replays, and nothing of a replay whose plan
-is not known. Undo puts back older versions of the published tables. Of what it needs only files of
-states could be deleted here, and those go when no checkpoint names them that it could still put
-back.
+It keeps everything that an open replay writes or starts from, replays that are not published unless
+they are old, and the facts of every replay, which `certify` and `why` read. Recordings, their
+quarantine and the ledger are never changed. A replay's tables are deleted while the locks of its
+publication are held and after its state is read again, so that no publication or undo that starts
+in between loses tables that it needs. Only folders below the folder of staged replays are deleted,
+and only of replays whose plan is known. Undo restores older versions of the published tables. Of
+the files that it needs, only those of states could be deleted here; they are deleted when no
+checkpoint that an undo could restore refers to them.
+
+Rules: W83 to W86
 """
 
 from __future__ import annotations
@@ -43,10 +45,10 @@ OLD = timedelta(days=30)
 
 @dataclass(frozen=True)
 class Purgeable:
-    """A folder that may go, with its size and the reason.
+    """A folder that can be deleted, with its size and the reason.
 
     Attributes:
-        replay_id: whose it is; the application of a published state.
+        replay_id: the replay that it belongs to; for a published state, the application.
     """
 
     replay_id: str
@@ -58,8 +60,8 @@ class Purgeable:
 
 @dataclass(frozen=True)
 class Purged:
-    """What was deleted, or would be, and the replays that were left alone because somebody
-    publishes their tables.
+    """Folders that were or would be deleted, and the replays that were skipped because their tables
+    are being published.
     """
 
     deleted: list[Purgeable]
@@ -72,10 +74,10 @@ class Purged:
 
 
 def purgeable(config: Config, older_than: timedelta) -> list[Purgeable]:
-    """Returns the folders that nobody needs any more.
+    """Returns the folders that are no longer needed.
 
     Args:
-        older_than: age beyond which a replay that ended but was not published counts as not needed.
+        older_than: age after which a replay that ended but was not published counts as not needed.
     """
     ledger = Ledger.open(config.ledger_url)
     rows = _planned(ledger)
@@ -94,13 +96,13 @@ def _planned(ledger: Ledger) -> list[Replay]:
 
 
 def purge(config: Config, older_than: timedelta = OLD, *, delete: bool = False) -> Purged:
-    """Deletes the folders that nobody needs; what changes meanwhile is left alone, and so is what
-    is being published.
+    """Deletes the folders that are no longer needed. Skips replays that have changed in the
+    meantime or are being published.
 
     Args:
-        config: settings in force.
+        config: current settings.
         older_than: see purgeable.
-        delete: without it nothing is deleted: what is returned would be.
+        delete: without it nothing is deleted; the result lists what would be deleted.
     """
     if not delete:
         return Purged(purgeable(config, older_than), [])
@@ -132,7 +134,10 @@ def purge(config: Config, older_than: timedelta = OLD, *, delete: bool = False) 
 
 
 def _delete(entry: Purgeable) -> Purgeable:
-    """Deletes a folder; one that is gone already is no error (W86)."""
+    """Deletes a folder; a missing one is not an error.
+
+    Rules: W86
+    """
     entry.folder.delete_tree()
     return entry
 
@@ -166,7 +171,10 @@ def _reason(row: Replay, older_than: timedelta) -> str:
 
 
 def _locked(config: Config, rows: list[Replay]) -> set[Location]:
-    """Returns the checkpoint tables that planned or running replays start from (W85)."""
+    """Returns the checkpoint tables that planned or running replays start from.
+
+    Rules: W85
+    """
     tables = set()
     for row in rows:
         if row.state in (ReplayState.PLANNED, ReplayState.RUNNING, ReplayState.FAILED):
@@ -177,12 +185,12 @@ def _locked(config: Config, rows: list[Replay]) -> set[Location]:
 
 
 def _states(config: Config, ledger: Ledger) -> Iterator[tuple[str, list[Purgeable]]]:
-    """Yields each application with published states in files, and the folders of those that nothing
-    names any more.
+    """Yields each application with published states in files, and the folders of states that are no
+    longer referenced.
 
-    What a replay begins with was linked into its own folder when it was planned. An undo needs the
-    checkpoints that were there before: those whose rows a VACUUM would not take yet, since the
-    table keeps them for so long.
+    The start state of a replay was linked into its own folder when it was planned. An undo needs
+    the earlier checkpoints: those whose rows a VACUUM would not remove yet, because of the table's
+    retention.
     """
     for folder in (config.state / "streams").folders("*.checkpoints.state"):
         table = Table.open(folder.with_name(folder.stem))
@@ -199,8 +207,8 @@ def _states(config: Config, ledger: Ledger) -> Iterator[tuple[str, list[Purgeabl
 
 
 def _needed_states(table: Table) -> set[str]:
-    """Returns the folders that the table's checkpoints name, those included that an undo may still
-    put back.
+    """Returns the folders that the table's checkpoints refer to, including checkpoints that an undo
+    may still restore.
     """
     every = table.path.entries("*.parquet")
     with reading_table(table.path, lambda: every):
@@ -212,8 +220,8 @@ def _needed_states(table: Table) -> set[str]:
 
 
 def _is_staged(config: Config, row: Replay) -> bool:
-    """Returns whether a replay's folder lies among the staged ones, and no link leads out: nothing
-    else is deleted.
+    """Returns whether a replay's folder is directly in the folder of staged replays, and not a link
+    to another place. Other folders are never deleted.
     """
     root = config.replay_root(row.replay_id)
     return root.real().parent == root.parent.real()
