@@ -1,4 +1,4 @@
-"""Rewindow inside Airflow: what a DAG file of one's own imports. Parsing it imports nothing heavy.
+"""Rewindow for Airflow: the functions that a custom DAG file imports. They are fast to import.
 
 from rewindow_airflow import check, interval_dag, plan_interval, publish, replay
 
@@ -61,8 +61,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the factories when one is asked for: Airflow itself imports this package while it
-    starts.
+    """Imports a factory when it is first used, because Airflow imports this package during its
+    start.
     """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

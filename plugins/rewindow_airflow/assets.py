@@ -1,9 +1,9 @@
-"""Streams as Airflow's assets: an event when one is recorded or published, which tells the range
-and the counts.
+"""Streams as Airflow assets: an event with the range and the counts when a stream is recorded or
+published.
 
-A published output O of an application A is the stream "A.O" like any other. Which outputs a run
-publishes is known only when it has planned, so their events go through one alias. Airflow gives the
-event of an alias the partition key of its run, where the run has one.
+The published output O of an application A is the stream "A.O". Which outputs a run publishes is
+known only after it has planned, so their events go through one alias. Airflow gives the event of an
+alias the partition key of its run, if the run has one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def stream_asset(stream: str) -> Asset:
 
 
 def tell_recorded(context: Context, stream: str, facts: Mapping[str, Any]) -> None:
-    """Adds to the event of a recorded stream what was sealed."""
+    """Adds the sealed windows and counts to the event of a recorded stream."""
     names = (
         "first",
         "last",
@@ -43,7 +43,7 @@ def tell_recorded(context: Context, stream: str, facts: Mapping[str, Any]) -> No
 
 
 def tell_published(context: Context, config: Config, facts: Mapping[str, Any]) -> None:
-    """Adds an event for each stream that a publication has replaced windows of."""
+    """Adds an event for each stream in which a publication has replaced windows."""
     for stream, extra in published_streams(config, facts):
         context["outlet_events"][PUBLICATIONS].add(stream_asset(stream), extra)
 
@@ -52,11 +52,11 @@ def published_streams(
     config: Config,
     facts: Mapping[str, Any],
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields each stream of a publication, with what its event tells.
+    """Yields each stream of a publication, with the extra fields of its event.
 
     Args:
-        config: settings in force.
-        facts: the publication, as its job has told.
+        config: current settings.
+        facts: the publication, as its job has reported it.
     """
     from rewindow.ledger import Ledger
     from rewindow.storage import Table, query

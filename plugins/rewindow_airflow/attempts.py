@@ -1,5 +1,5 @@
-"""Gets the command of one attempt from the launcher, for the Spark that an Airflow connection
-names.
+"""Returns the command of one attempt from the launcher, for the Spark cluster of an Airflow
+connection.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ def begin_replay(
     arguments: dict[str, Any],
     again: bool,
 ) -> Submission | None:
-    """Takes the replay's next epoch and returns the attempt that runs under it; None when all
-    windows are committed.
-    """
+    """Starts the replay's next epoch and returns its attempt; None if all windows are committed."""
     from rewindow.launcher import begin_attempt
 
     crash = arguments.get("crash") if config.replay.drills else None
@@ -36,8 +34,8 @@ def begin_replay(
 
 
 def begin_publish(config: Config, name: str, arguments: dict[str, Any], again: bool) -> Submission:
-    """Returns the job that publishes a replay; what a killed one left open, the next one rolls
-    forward.
+    """Returns the job that publishes a replay, or completes a publication that a killed job has
+    left open.
     """
     from rewindow.launcher import plain_submission
 
@@ -45,7 +43,7 @@ def begin_publish(config: Config, name: str, arguments: dict[str, Any], again: b
 
 
 def begin_record(config: Config, name: str, arguments: dict[str, Any], again: bool) -> Submission:
-    """Returns the job that records what is new of a stream, and seals it up to the end of the run's
+    """Returns the job that records new tuples of a stream, and seals it up to the end of the run's
     interval.
     """
     from rewindow.launcher import plain_submission
@@ -55,11 +53,11 @@ def begin_record(config: Config, name: str, arguments: dict[str, Any], again: bo
 
 
 def sealing_bound(config: Config, name: str, interval_end: str) -> list[str]:
-    """Returns how far a run seals, as arguments of the job: so a stream that is silent is sealed
-    too.
+    """Returns arguments that limit how far a job seals, so that a silent stream is sealed too.
 
-    Without an interval the newest tuple decides, with `sealed_to` in rewindow.toml that setting;
-    tuples that are fed back arrive with the run itself, whatever its interval.
+    Without an interval, the newest tuple determines the limit. `sealed_to` in rewindow.toml takes
+    precedence over the interval. Tuples that are fed back arrive during the run, so the interval
+    does not apply to them.
     """
     from rewindow.recording.sources.source import ERRORS
     from rewindow.windows import format_time, parse_time
@@ -75,16 +73,18 @@ BEGINNINGS: dict[str, Callable[[Config, str, dict[str, Any], bool], Submission |
     "publish": begin_publish,
     "record": begin_record,
 }
-"""Job to the function that begins one attempt of it: told the replay or stream, the task's
-arguments, and whether a person has asked for another attempt by clearing the task."""
+"""Job to the function that starts one attempt of it. Arguments: settings, the replay or stream, the
+task's arguments, and whether a user has requested another attempt by clearing the task.
+"""
 
 
 def settings_for(conn_id: str) -> Config:
-    """Returns the settings in force, with the Spark of an Airflow connection in place of the
-    file's.
+    """Returns the current settings, with the Spark of an Airflow connection instead of that in the
+    file.
 
     Raises:
-        AirflowFailException: the connection wants the driver elsewhere than beside the task.
+        AirflowFailException: the connection requires that the driver runs on another machine than
+            the task.
     """
     from airflow.sdk import BaseHook
 
@@ -99,8 +99,8 @@ def settings_for(conn_id: str) -> Config:
 
 
 def with_connection(config: Config, connection: Connection) -> Config:
-    """Returns settings whose Spark is the connection's: master of host and port, queue and Kerberos
-    of the extras.
+    """Returns settings with the Spark of a connection: its master from host and port, queue and
+    Kerberos settings from the extras.
     """
     extra = connection.extra_dejson
     if extra.get("deploy-mode", "client") != "client":
@@ -127,8 +127,8 @@ def with_connection(config: Config, connection: Connection) -> Config:
 
 
 def master_of(connection: Connection) -> str:
-    """Returns the Spark master that a connection names, as the Spark provider reads it; empty when
-    it names none.
+    """Returns the Spark master of a connection, interpreted as by the Spark provider; empty if it
+    has none.
     """
     host = connection.host or ""
     if not host:

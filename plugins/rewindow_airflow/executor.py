@@ -1,5 +1,5 @@
-"""Airflow's LocalExecutor where scheduler or API server may die and come back: neither costs a task
-its try.
+"""Airflow's LocalExecutor for a scheduler or API server that may crash and restart without costing
+a task a try.
 """
 
 from __future__ import annotations
@@ -22,27 +22,29 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class AdoptingExecutor(LocalExecutor):
-    """Runs tasks as LocalExecutor does, and leaves those of a dead scheduler alone as long as they
-    give signs of life.
+    """Runs tasks like LocalExecutor, but keeps the tasks of a dead scheduler as long as they send
+    heartbeats.
 
-    A task outlives its scheduler: its worker goes on, and tells the API server how it ends.
-    LocalExecutor gives all such tasks up some minutes later, and Airflow then kills them and begins
-    them again. All that an adopted task needs is a scheduler that looks whether it still lives;
-    that is what adopting it means.
+    A task outlives its scheduler: its worker continues, and reports its end to the API server.
+    LocalExecutor gives up all such tasks after some minutes, and Airflow then kills and restarts
+    them. An adopted task only needs a scheduler that checks its heartbeats, which is the effect of
+    adopting it.
 
-    A task that begins while the API server does not answer fails at once, without a log. So it
-    waits in the queue: after a start the scheduler is often there half a minute before the API
+    A task that starts while the API server does not respond fails immediately, without a log. So it
+    waits in the queue: after a start, the scheduler is often ready half a minute before the API
     server.
     """
 
     def trigger_tasks(self, open_slots: int) -> None:
-        """Gives tasks to workers, unless they could not tell the API server that they begin."""
+        """Passes tasks to workers, unless the API server does not respond, to which they must
+        report their start.
+        """
         if not self.queued_tasks or api_answers(get_execution_api_server_url(self.conf)):
             super().trigger_tasks(open_slots)
 
     def try_adopt_task_instances(self, tis: Sequence[TaskInstance]) -> Sequence[TaskInstance]:
-        """Returns the tasks that are to begin again: those that never began, and those that have
-        fallen silent.
+        """Returns the tasks to start again: those that never started, and those without recent
+        heartbeats.
         """
         seconds_max = conf.getfloat("scheduler", "task_instance_heartbeat_timeout")
         since = datetime.now(UTC) - timedelta(seconds=seconds_max)
@@ -54,7 +56,7 @@ class AdoptingExecutor(LocalExecutor):
 
 
 def api_answers(address: str) -> bool:
-    """Returns whether the API that tasks speak with answers."""
+    """Returns whether the API for tasks responds."""
     try:
         with _DIRECT.open(f"{address.rstrip('/')}/health", timeout=_ANSWER_SECONDS_MAX) as answer:
             return bool(answer.status == 200)

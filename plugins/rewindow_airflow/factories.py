@@ -1,5 +1,5 @@
-"""DAGs and their tasks, to be called in a DAG file of one's own: the file shows which tasks there
-are, in which order.
+"""Functions that create DAGs and their tasks, for custom DAG files. Such a file shows the tasks and
+their order.
 
     from rewindow_airflow import check, interval_dag, plan_interval, publish, replay
 
@@ -7,9 +7,9 @@ are, in which order.
         plan = plan_interval()
         plan >> replay(plan) >> check(plan) >> publish(plan)
 
-Tasks of one's own go between them, such as one that waits for something before the plan, or one
-that tells somebody after the publication. Further arguments of a function are those of Airflow's
-DAG or operator, such as `task_id`.
+Other tasks can be added between them, for example a sensor before the plan, or a notification after
+the publication. Additional arguments of a function are passed to Airflow's DAG or operator, such as
+`task_id`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def scheduled_dag(
     start_date: datetime = SINCE,
     **arguments: Any,
 ) -> DAG:
-    """Returns a DAG that runs by itself, without parameters: for tasks such as `record` and
+    """Returns a DAG with a schedule and without parameters, for tasks such as `record` and
     `report_gaps`.
     """
     return _dag(dag_id, schedule=schedule, start_date=start_date, max_active_runs=1, **arguments)
@@ -68,17 +68,16 @@ def interval_dag(
     start_date: datetime = SINCE,
     **arguments: Any,
 ) -> DAG:
-    """Returns a DAG that replays one data interval after the other, for the tasks that
-    `plan_interval` begins.
+    """Returns a DAG that replays one data interval after the other, for tasks that start with
+    `plan_interval`.
 
     Args:
-        dag_id: names the DAG, and its replays.
-        application: what every run replays; without one, what a run asks for, or `[airflow]
-            application`.
-        schedule: a cron expression, whose intervals are those of UTC, or a timetable that has
-            intervals.
+        dag_id: name of the DAG, and prefix of its replays.
+        application: the application that every run replays; without it, the application in a run's
+            parameters, or `[airflow] application`.
+        schedule: a cron expression, whose intervals are in UTC, or a timetable that has intervals.
         start_date: the first day that may be replayed.
-        arguments: others of Airflow's DAG.
+        arguments: further arguments of Airflow's DAG.
     """
     params = daily_params([application]) if application else _params_of_settings()
     if isinstance(schedule, str):
@@ -92,27 +91,27 @@ def interval_dag(
 
 
 def stream_dag(dag_id: str, *streams: str, application: str | None = None, **arguments: Any) -> DAG:
-    """Returns a DAG that runs when a stream has grown, for the tasks that `plan_unpublished`
-    begins.
+    """Returns a DAG that runs when a stream has grown, for tasks that start with
+    `plan_unpublished`.
 
     Args:
-        dag_id: names the DAG, and its replays.
+        dag_id: name of the DAG, and prefix of its replays.
         streams: recorded or published streams; each new event of any of them starts a run, one
             after the other.
-        application: what every run replays; without one, `[airflow] application`.
-        arguments: others of Airflow's DAG.
+        application: the application that every run replays; without it, `[airflow] application`.
+        arguments: further arguments of Airflow's DAG.
     """
     schedule = AssetAny(*map(stream_asset, streams))
     return interval_dag(dag_id, application=application, schedule=schedule, **arguments)
 
 
 def form_dag(dag_id: str, *, application: str | None = None, **arguments: Any) -> DAG:
-    """Returns a DAG that a person starts with a form, for the tasks that `plan_form` begins.
+    """Returns a DAG that a user starts with a form, for tasks that start with `plan_form`.
 
     Args:
-        dag_id: names the DAG, and its replays.
-        application: the one that the form offers; without one, all that there are.
-        arguments: others of Airflow's DAG.
+        dag_id: name of the DAG, and prefix of its replays.
+        application: the application that the form offers; without it, all existing ones.
+        arguments: further arguments of Airflow's DAG.
     """
     config = Config.load()
     names = [application] if application else applications(config)
@@ -135,7 +134,7 @@ def form_dag(dag_id: str, *, application: str | None = None, **arguments: Any) -
 
 
 def record(stream: str, **arguments: Any) -> BaseOperator:
-    """Returns the task that records what is new of a stream, seals its windows and emits its
+    """Returns the task that records new tuples of a stream, seals its windows and emits its
     asset.
     """
     return RewindowSubmitOperator(
@@ -150,7 +149,7 @@ def record(stream: str, **arguments: Any) -> BaseOperator:
 
 
 def plan_interval(**arguments: Any) -> BaseOperator:
-    """Returns the task that plans a run's data interval, once the run before has succeeded."""
+    """Returns the task that plans a run's data interval, after the previous run has succeeded."""
     return RewindowPlanOperator(
         request_of=replay_requests.interval_request,
         in_order=True,
@@ -159,8 +158,8 @@ def plan_interval(**arguments: Any) -> BaseOperator:
 
 
 def plan_unpublished(**arguments: Any) -> BaseOperator:
-    """Returns the task that plans all that is sealed and not yet published; with nothing such, the
-    run is skipped.
+    """Returns the task that plans all windows that are sealed and not published yet; if there are
+    none, the run is skipped.
     """
     return RewindowPlanOperator(
         request_of=replay_requests.unpublished_request,
@@ -169,7 +168,7 @@ def plan_unpublished(**arguments: Any) -> BaseOperator:
 
 
 def plan_form(**arguments: Any) -> BaseOperator:
-    """Returns the task that plans what the form asks for."""
+    """Returns the task that plans the replay requested in the form."""
     return RewindowPlanOperator(
         request_of=replay_requests.form_request,
         **{"task_id": "plan_replay", **arguments},
@@ -177,8 +176,8 @@ def plan_form(**arguments: Any) -> BaseOperator:
 
 
 def plan_filling(stream: str, **arguments: Any) -> BaseOperator:
-    """Returns the task that plans to fill with heartbeats what is recorded of a stream and not
-    filled yet.
+    """Returns the task that plans to fill the recorded windows of a stream that are not filled
+    yet.
     """
     request_of = partial(replay_requests.gap_request, stream)
     return RewindowPlanOperator(
@@ -215,7 +214,7 @@ def check(plan: BaseOperator, **arguments: Any) -> BaseOperator:
 
 
 def approve(plan: BaseOperator, **arguments: Any) -> BaseOperator:
-    """Returns the task that waits for a person, where the form asks for one."""
+    """Returns the task that waits for an approval, if the form requests one."""
     return ApprovePublicationOperator(
         replay=_replay_of(plan),
         **{"task_id": "approve_publication", **arguments},
@@ -236,7 +235,7 @@ def publish(plan: BaseOperator, **arguments: Any) -> BaseOperator:
 
 
 def deliver(output: str, target: str, **arguments: Any) -> BaseOperator:
-    """Returns the task that brings a target to what is published of an output."""
+    """Returns the task that delivers the published windows of an output to a target."""
     return DeliverOperator(
         output=output,
         target=target,
@@ -245,14 +244,12 @@ def deliver(output: str, target: str, **arguments: Any) -> BaseOperator:
 
 
 def report_gaps(stream: str, **arguments: Any) -> BaseOperator:
-    """Returns the task that lists empty and missing windows, and the silent stretches of each
-    key.
-    """
+    """Returns the task that lists empty and missing windows, and the silent periods of each key."""
     return ReportGapsOperator(stream=stream, **{"task_id": "report_gaps", **arguments})
 
 
 def drill_dag(dag_id: str, **arguments: Any) -> DAG:
-    """Returns a DAG that a person starts with a form, for the task `drill`."""
+    """Returns a DAG that a user starts with a form, for the task `drill`."""
     config = Config.load()
     params = drill_params(applications(config), default_application(config))
     return _dag(dag_id, schedule=None, start_date=SINCE, params=params, **arguments)
@@ -264,14 +261,14 @@ def drill(**arguments: Any) -> BaseOperator:
 
 
 def repair(**arguments: Any) -> BaseOperator:
-    """Returns the task that shows what changed inputs make wrong, and repairs it where the settings
-    allow that.
+    """Returns the task that shows which published windows are wrong because of changed inputs, and
+    repairs them if the settings allow that.
     """
     return RepairOperator(**{"task_id": "repair_windows", **arguments})
 
 
 def build_report_site(**arguments: Any) -> BaseOperator:
-    """Returns the task that rebuilds the pages over all checks."""
+    """Returns the task that rebuilds the pages about all checks."""
     return BuildReportSiteOperator(**{"task_id": "build_report_site", **arguments})
 
 
@@ -288,7 +285,7 @@ def _dag(dag_id: str, **arguments: Any) -> DAG:
 
 
 def _params_of_settings() -> dict[str, Any]:
-    """Returns the parameters for the settings in force; reads folders, imports no application."""
+    """Returns the parameters for the current settings. Reads folders but imports no application."""
     config = Config.load()
     return daily_params(applications(config), default_application(config))
 

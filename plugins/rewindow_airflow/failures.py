@@ -1,5 +1,5 @@
-"""Turns the ways in which a job or a library call ends into Airflow's two: fail for good, or fail
-and try again.
+"""Maps the outcomes of a job or a library call to Airflow's two: fail permanently, or fail and
+retry.
 """
 
 from __future__ import annotations
@@ -24,34 +24,35 @@ INTERRUPTED = 130
 _NOT_RETRYABLE = {BAD_INPUT, FINAL, INTERRUPTED}
 WAIT = timedelta(minutes=5)
 WAITS_MAX = 288
-"""A day of waits."""
+"""Number of waits in a day."""
 GO_ON_WAIT = timedelta(seconds=15)
-"""How long a task that was told to end stays away at least. Queued again before the executor has
-reported its end, it would be taken for lost, which costs a try."""
+"""Shortest time before a task that was told to end is queued again. If it were queued before the
+executor has reported its end, Airflow would treat it as lost, which costs a try.
+"""
 HELD_WAIT = timedelta(minutes=1)
-"""How long a task waits for the range that another replay holds."""
+"""How long a task waits for a range that another replay has leased."""
 
 
 class Nothing(Exception):
-    """There is nothing to do, for the reason that it says: the task is skipped, and all after
-    it.
+    """Nothing needs to be done, for the reason in the message: the task and all tasks after it are
+    skipped.
     """
 
 
 class NotYet(Exception):
-    """Something that a task needs is not recorded yet; waiting for it is no failure and uses up no
-    try.
+    """A task needs windows that are not recorded yet. Waiting for them is not a failure and uses up
+    no try.
     """
 
 
 def waiting(lack: NotYet, waits: int, wait: timedelta | None = None) -> AirflowException:
-    """Returns the exception that makes Airflow run the task again after a while, or fail it when it
-    waited for a day.
+    """Returns the exception that makes Airflow run the task again after some time, or fail it after
+    a day of waits.
 
     Args:
-        lack: what is not there yet.
-        waits: how often this try has waited before.
-        wait: for how long; five minutes unless given.
+        lack: what is missing.
+        waits: number of earlier waits in this try.
+        wait: time until the next run; five minutes by default.
     """
     if waits >= WAITS_MAX * (WAIT // wait if wait else 1):
         return AirflowFailException(
@@ -64,25 +65,25 @@ def is_retryable(exit_code: int, outcome_says: bool) -> bool:
     """Returns whether another attempt may help.
 
     Args:
-        exit_code: of the job; negative or above 128 when a signal ended it.
-        outcome_says: what the attempt's outcome file says; a killed job writes none, and another
-            attempt helps.
+        exit_code: exit code of the job; negative or above 128 if a signal ended it.
+        outcome_says: whether the attempt's outcome file marks it as retryable; a killed job writes
+            no file, and another attempt helps.
     """
     return exit_code not in _NOT_RETRYABLE and (exit_code == TRANSIENT or outcome_says)
 
 
 def failure(message: str, retryable: bool) -> AirflowException:
-    """Returns the exception that makes Airflow try again, or the one that does not."""
+    """Returns the exception that makes Airflow retry, or the one that does not."""
     return AirflowException(message) if retryable else AirflowFailException(message)
 
 
 @contextmanager
 def mapped_errors(ending: str = "") -> Iterator[None]:
-    """Lets the library's errors leave as Airflow's: `retryable` decides. Anything else is a bug and
-    leaves as it is.
+    """Turns the library's errors into Airflow's, according to `retryable`. Any other error is a bug
+    and is not changed.
 
     Args:
-        ending: a last line of the message.
+        ending: last line of the message.
     """
     try:
         yield
@@ -92,7 +93,7 @@ def mapped_errors(ending: str = "") -> Iterator[None]:
 
 
 def cause(exit_code: int) -> str:
-    """Returns how a job ended, in words."""
+    """Returns how a job ended, as text."""
     words = {
         BAD_INPUT: "bad input",
         FINAL: "failed, not to be tried again",

@@ -1,4 +1,4 @@
-"""The Trigger form of a replay: its typed fields, and the check of what JSON Schema cannot say."""
+"""The Trigger form of a replay: its typed fields, and checks that JSON Schema cannot express."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _NAME = f"^{COMPONENT}$"
 
 @dataclass(frozen=True)
 class ReplayForm:
-    """What a filled-in form says; times or windows are set, or neither: then all that is not yet
-    published.
+    """Values of a filled-in form. Either times or windows are set; or neither, for all windows that
+    are not published yet.
     """
 
     application: str
@@ -53,7 +53,7 @@ class ReplayForm:
 
 def applications(config: Config) -> list[str]:
     """Returns the names of all applications: those in the configured folders, then those that
-    rewindow.toml makes: of streams, and without code.
+    rewindow.toml defines, for streams and without code.
 
     `rewindow.loading.catalog.application_names` returns the same names, but its imports are too
     slow for the parsing of a DAG.
@@ -64,14 +64,15 @@ def applications(config: Config) -> list[str]:
 
 
 def default_application(config: Config) -> str | None:
-    """Returns the application that is replayed when none is named: the setting's, else the only one
-    there is.
+    """Returns the application that is replayed by default: the one in the settings, otherwise the
+    only existing one.
 
-    With two or more there is none: a new file in the folder must not change what the nightly replay
-    computes. Those that fill streams never count: they have a DAG of their own.
+    With two or more applications there is no default: a new file in the folder must not change what
+    the nightly replay computes. Applications that fill streams do not count, because they have a
+    separate DAG.
 
     Raises:
-        InputError: the setting names none that there is.
+        InputError: the application in the settings does not exist.
     """
     chosen = config.airflow.application
     known = applications(config)
@@ -100,9 +101,9 @@ def replay_params(
     """Returns the fields of the form of replay_windows, in order.
 
     Args:
-        names: of all applications.
-        default: the application that the form shows first; without one, a person has to choose.
-        drills: whether there is a crash point.
+        names: names of all applications.
+        default: the application that the form shows first; without it, the user must choose one.
+        drills: whether the form has a crash point.
     """
     fields = {
         "application": Param(
@@ -216,13 +217,13 @@ def daily_params(names: list[str], default: str | None = None) -> dict[str, Para
     """Returns the parameters of replay_daily; `--dag-run-conf` of a backfill sets them too.
 
     Args:
-        names: of all applications.
-        default: the application that a scheduled run replays; by default the only name, and none
-            when there are more.
+        names: names of all applications.
+        default: the application that a scheduled run replays; by default the only name, and none if
+            there are several.
     """
     default = default or (names[0] if len(names) == 1 else None)
     return {
-        # A DAG with a schedule must not have a parameter that has to be given: a run without one
+        # A DAG with a schedule must not have a required parameter. A run without an application
         # fails at its plan.
         "application": Param(
             default,
@@ -246,14 +247,14 @@ def daily_params(names: list[str], default: str | None = None) -> dict[str, Para
 
 
 def parse_form(params: Mapping[str, Any], *, drills: bool = False) -> ReplayForm:
-    """Returns what a form says.
+    """Returns the values of a form.
 
     Args:
         params: name to value, as Airflow has validated them.
         drills: whether a crash point is allowed.
 
     Raises:
-        InputError: a field is unknown, or the range is not given in the way that the form says.
+        InputError: a field is unknown, or the range is not given in the way that the form selects.
     """
     if CRASH in params and not drills:
         raise InputError(
@@ -283,10 +284,10 @@ def parse_form(params: Mapping[str, Any], *, drills: bool = False) -> ReplayForm
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Returns the lines of a form, each operator.property=value.
+    """Returns the properties in the lines of a form, each operator.property=value.
 
     Raises:
-        InputError: a line has another form.
+        InputError: a line has another format.
     """
     found = {}
     for line in filter(None, map(str.strip, text.splitlines())):
@@ -298,7 +299,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _check_range(params: Mapping[str, Any]) -> None:
-    """Refuses a range that is not given in the one way that the form says.
+    """Checks that the range is given only in the way that the form selects.
 
     Raises:
         InputError: names the fields.
@@ -319,10 +320,10 @@ def _check_range(params: Mapping[str, Any]) -> None:
 
 
 def refuse_unknown(params: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Refuses a parameter that a DAG does not have; Airflow accepts any.
+    """Checks that a DAG has all parameters of a run, because Airflow accepts any.
 
     Raises:
-        InputError: names it.
+        InputError: names the unknown parameter.
     """
     if unknown := sorted(set(params) - set(known)):
         raise InputError(

@@ -1,8 +1,9 @@
-"""Names a replay after the DAG run that it belongs to, so that a retry or a clear finds it again.
+"""Derives the id of a replay from the DAG run that it belongs to, so that a retry or a clear finds
+it again.
 
-The name has the day that the replay computes, for people: `replay_daily-2013-01-05-eab92e3f10`.
-What finds it is the rest: the DAG and the digest, which are those of the run and do not change with
-what is planned.
+For readers, the id contains the day that the replay computes: `replay_daily-2013-01-05-eab92e3f10`.
+Lookups use the other parts, the DAG and the digest. They depend on the run only, and do not change
+with the plan.
 """
 
 from __future__ import annotations
@@ -19,18 +20,19 @@ if TYPE_CHECKING:
 
 
 _LENGTH_MAX = 40
-"""Letters of a DAG's or a stream's name in an id, which must stay short enough for a file's
-name."""
+"""Number of characters of a DAG's or a stream's name in an id, which must be short enough for a
+file name.
+"""
 _DIGITS = 10
 
 
 @dataclass(frozen=True)
 class RunName:
-    """What all replays of one DAG run have in common.
+    """The common part of the ids of all replays of one DAG run.
 
     Attributes:
-        prefix: the DAG's name, and the part's if there is one.
-        digest: of the run.
+        prefix: name of the DAG, and of the part if there is one.
+        digest: digest of the run.
     """
 
     prefix: str
@@ -48,7 +50,7 @@ class RunName:
         )
 
     def number_of(self, replay_id: str) -> int | None:
-        """Returns which of the run's replays an id names, None when it names one of another run."""
+        """Returns the number of a replay within the run, None if the id belongs to another run."""
         found = re.fullmatch(
             rf"{re.escape(self.prefix)}(?:-\d+-\d\d-\d\d)?-{self.digest}(?:-(\d+))?",
             replay_id,
@@ -62,7 +64,7 @@ def run_name(dag_id: str, run_id: str, part: str = "") -> RunName:
     Args:
         dag_id: id of the DAG.
         run_id: id of its run.
-        part: tells replays of one run apart, such as the stream.
+        part: distinguishes replays of one run, for example by stream.
     """
     digest = hashlib.sha256(f"{dag_id}\n{run_id}\n{part}".encode()).hexdigest()
     words = (re.sub(r"[^A-Za-z0-9_]", "_", word)[:_LENGTH_MAX] for word in (dag_id, part))
@@ -70,11 +72,11 @@ def run_name(dag_id: str, run_id: str, part: str = "") -> RunName:
 
 
 def newest_of(ledger: Ledger, run: RunName) -> tuple[int, Replay | None]:
-    """Returns the number of a DAG run's newest replay, and the replay unless it is still to be
-    planned.
+    """Returns the number of a DAG run's newest replay, and the replay, or None if it is not planned
+    yet.
 
-    A closed one (published, undone, abandoned) is never computed again: the run's next one has the
-    next number.
+    A closed replay (published, undone, abandoned) is never computed again: the run's next one has
+    the next number.
     """
     from rewindow.launcher.attempts import CLOSED_STATES
 
@@ -91,8 +93,8 @@ def newest_of(ledger: Ledger, run: RunName) -> tuple[int, Replay | None]:
 
 
 def day_of(config: Config, request: ReplayRequest) -> str:
-    """Returns the day (UTC) on which the range of a request begins, empty when it has no beginning
-    of its own.
+    """Returns the day (UTC) on which the range of a request starts, empty if the request has no
+    start.
     """
     from rewindow.loading.catalog import load_application
     from rewindow.windows import format_time, parse_time

@@ -1,5 +1,5 @@
-"""Buttons of a task's page: replay, window report, Data Docs, certificate, reports. They lead to
-the plugin's pages.
+"""Buttons on a task's page: replay, window report, Data Docs, certificate, reports. They open the
+plugin's pages.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def address(path: str) -> str:
 
 
 class ReplayLink(BaseOperatorLink):
-    """Leads to the page of the replay that a task works on: timeline, windows, gate,
+    """Link to the page of the replay that a task works on: timeline, windows, gate,
     certificates.
     """
 
@@ -48,51 +48,51 @@ class ReplayLink(BaseOperatorLink):
     page = "page"
 
     def get_link(self, operator: OfReplay, *, ti_key: TaskInstanceKey) -> str:
-        """Returns an address on Airflow's own host, empty for a task without a replay; called when
-        a task ends.
+        """Returns an address on Airflow's host, empty for a task without a replay. Airflow calls it
+        when a task ends.
         """
         whole = whole_replay(operator.replay)
         return address(f"replays/{quote(whole, safe='')}/{self.page}") if whole else ""
 
 
 class WindowReportLink(ReplayLink):
-    """Leads to the window report: a row for every window of the range."""
+    """Link to the window report, which has a row for every window of the range."""
 
     name = "Window report"
     page = "report"
 
 
 class DataDocsLink(ReplayLink):
-    """Leads to Great Expectations' Data Docs of the replay's gate."""
+    """Link to Great Expectations' Data Docs of the replay's gate."""
 
     name = "Data Docs"
     page = "docs"
 
 
 class CertificateLink(ReplayLink):
-    """Leads to the replay's certificate."""
+    """Link to the replay's certificate."""
 
     name = "Certificate"
     page = "certificate"
 
 
 class ReportsLink(BaseOperatorLink):
-    """Leads to the report site: all outputs' checks over time."""
+    """Link to the report site with the checks of all outputs over time."""
 
     name = "Reports"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Returns an address on Airflow's own host."""
+        """Returns an address on Airflow's host."""
         return address("files/quality/index.html")
 
 
 class TimeLink(BaseOperatorLink):
-    """Leads to the page of a stream's time: what is missing, and how far behind tuples arrive."""
+    """Link to the page about a stream's time: gaps, and delays of tuples."""
 
     name = "Time of the stream"
 
     def get_link(self, operator: OfStream, *, ti_key: TaskInstanceKey) -> str:
-        """Returns an address on Airflow's own host."""
+        """Returns an address on Airflow's host."""
         return address(f"streams/{quote(operator.stream, safe='')}/time")
 
 

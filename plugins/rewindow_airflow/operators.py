@@ -1,8 +1,8 @@
 """The operator that submits Rewindow's jobs to Spark.
 
-It is not the Spark provider's: that one brings `pyspark-client`, whose files are installed over
-pyspark's, and all that is needed of it is a process. A connection of the provider's type `spark` is
-understood, and the provider may be there.
+It does not use the operator of the Spark provider. That one requires `pyspark-client`, whose files
+overwrite those of pyspark, while only a process needs to be started here. Connections of the
+provider's type `spark` are supported, and the provider may be installed.
 """
 
 from __future__ import annotations
@@ -44,18 +44,17 @@ POOL = "spark"
 
 
 class RewindowSubmitOperator(ReplayTask, BaseOperator):
-    """Runs one attempt of a job on Spark and takes its outcome for the task's.
+    """Runs one attempt of a job on Spark; the job's outcome becomes the task's.
 
-    The epoch is taken before the submit, so that an older attempt which still lives cannot commit
-    any more. A retry or a clear begins the next attempt of the same replay, which goes on after the
-    last window that the mode lets stand.
+    The epoch is incremented before the submit, so that an older attempt that is still running can
+    no longer commit. A retry or a clear starts the next attempt of the same replay, which resumes
+    after the last window that the recovery mode keeps.
 
     Args:
-        job: what to submit: replay, publish or record.
-        replay: id of the replay, or of the container, that the job is about (templated); none for
-            record.
-        arguments: what else the job is told (templated).
-        conn_id: Airflow connection of the Spark to use; without one rewindow.toml says.
+        job: the job to submit: replay, publish or record.
+        replay: id of the replay or container of the job (templated); empty for record.
+        arguments: further arguments of the job (templated).
+        conn_id: Airflow connection of the Spark to use; without it the settings in rewindow.toml.
     """
 
     template_fields: Sequence[str] = ("job", "replay", "arguments")
@@ -82,13 +81,13 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         self._told_to_end = False
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Returns what the attempt's outcome file says.
+        """Returns the content of the attempt's outcome file.
 
         Raises:
             AirflowFailException: another attempt cannot help.
-            AirflowException: the job failed or was killed; Airflow tries again.
-            AirflowRescheduleException: an upstream container has not ended, another replay holds
-                the range, or Airflow itself is about to end; none of them uses up a try.
+            AirflowException: the job failed or was killed; Airflow retries.
+            AirflowRescheduleException: an upstream container has not ended, another replay has
+                leased the range, or Airflow is about to end; none of them uses up a try.
             AirflowSkipException: there was nothing new to record.
         """
         name = self.replay or self.arguments["stream"]
@@ -103,7 +102,7 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
             )
             return {"name": name, "message": "all windows were committed already"}
         outcome = self._run(config, submission, context)
-        # A try before may have sealed windows and died before their asset was emitted.
+        # An earlier try may have sealed windows and died before their asset was emitted.
         if (
             self.job == "record"
             and not outcome.facts.get("windows_sealed")
@@ -115,7 +114,7 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         return {"name": name, "epoch": submission.epoch, **outcome.facts}
 
     def _run(self, config: Config, submission: Submission, context: Context) -> Outcome:
-        """Runs a job to its end and returns its outcome; a job that failed fails the task."""
+        """Runs a job to its end and returns its outcome; a failed job fails the task."""
         from rewindow.launcher import note_kill
 
         subject = self._subject
@@ -142,8 +141,8 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         return outcome
 
     def _begin(self, config: Config, name: str, context: Context) -> Submission | None:
-        """Returns the job to run; waits for upstream containers, and for a range that another
-        replay holds.
+        """Returns the job to run. Waits for upstream containers, and for a range that another
+        replay has leased.
         """
         if self.job == "replay":
             wait_for_upstream(config, name, context, self.log)
@@ -175,8 +174,8 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
             tell_published(context, config, facts["publication"])
 
     def on_kill(self) -> None:
-        """Ends the job with everything that it started; Airflow calls this for a task that is not
-        to go on here.
+        """Ends the job with everything that it started. Airflow calls this when a task must
+        stop.
         """
         self._told_to_end = True
         if self._process is not None:
@@ -184,7 +183,7 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         self.log.info(self._ending())
 
     def _submit(self, submission: Submission, subject: str, context: Context) -> Outcome:
-        """Returns how the job ended: what its outcome file says; a job that wrote none was
+        """Returns the outcome of the job from its outcome file; a job that wrote none was
         killed.
         """
         from rewindow.launcher import read_outcome
@@ -203,16 +202,15 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         return read_outcome(submission.outcome, exit_code)
 
     def _ending(self) -> str:
-        """Returns the log's last line: what a retry or a clear will do."""
+        """Returns the last line of the log: the effect of a retry or a clear."""
         last = self._told.last if self._told else None
         reached = f": {last.mark:,} of {last.of:,} windows are committed" if last else ""
         return f"A retry or a clear of this task resumes the same {self._subject}{reached}."
 
 
 def was_cleared(instance: Any, retries: int) -> bool:
-    """Returns whether this is the first try since a person cleared the task (or the very first
-    one).
+    """Returns whether this is the first try since a user cleared the task, or the very first one.
 
-    A clear gives a task its full number of retries again, counted from the try before.
+    A clear gives a task its full number of retries again, counted from the last try.
     """
     return int(instance.try_number) == int(instance.max_tries) - retries + 1

@@ -1,10 +1,10 @@
-"""Keeps the runs of a DAG in the order of their days, and lets no run that waits keep an earlier
-one from its slot.
+"""Keeps the runs of a DAG in the order of their days, so that a waiting run does not block an
+earlier one.
 
-Airflow's own `depends_on_past` waits inside the slot of `max_active_runs`. When an earlier run is
-cleared, or started by hand, it queues for that slot, and both wait for ever. Here a run that has to
-wait does so as long as nobody needs its slot; when an earlier run is queued, it ends, and is
-started again once that one has its turn.
+Airflow's `depends_on_past` waits inside the slot of `max_active_runs`. If an earlier run is
+cleared, or started manually, it queues for that slot, and both wait forever. Here a run waits only
+as long as no other run needs its slot. If an earlier run is queued, the waiting run ends, and is
+started again when it is the earlier one's turn.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from airflow.sdk.types import DagRunProtocol
 
 MADE_WAY = "made_way_for"
-"""XCom of the task of a run that has made way: how often the run had been cleared then, so that it
-holds but once."""
+"""XCom of the task of a run that has given up its slot. Its value is the run's clear count at that
+time, so that it is valid only once.
+"""
 _QUEUED = "queued"
 _RUNNING = "running"
 _SUCCESS = "success"
@@ -34,21 +35,22 @@ _EVER = datetime(9999, 12, 31, tzinfo=UTC)
 _LOOK_SECONDS = 2.0
 _LOOKS = 150
 _LOOKS_WHILE_NEEDED = 10
-"""Looks of a trigger before its task decides anew: of two changes at one moment, the trigger may
-see none."""
+"""Number of polls after which a trigger fires in any case. If two changes happen at the same time,
+the trigger may miss both.
+"""
 _END_SECONDS_MAX = 60.0
 
 
 def turn_of(context: Context) -> BaseTrigger | None:
-    """Returns None when a run's turn has come: the run before it has succeeded; else the trigger to
-    wait for.
+    """Returns None if it is a run's turn, because the previous run has succeeded; otherwise the
+    trigger to wait for.
 
-    When its turn has come, it starts again whatever later run has made way. While it waits and no
-    slot is needed, it starts again what has made way before it. Of the runs that hold slots only
-    the latest makes way, so that slots move to earlier runs and never back.
+    When it is its turn, it restarts any later run that gave up its slot. While it waits and no slot
+    is needed, it restarts earlier runs that gave up theirs. Of the runs with slots only the latest
+    gives up its slot, so slots only move to earlier runs.
 
     Raises:
-        AirflowFailException: an earlier run is queued for the slot; this one makes way.
+        AirflowFailException: an earlier run is queued for the slot, and this run gives it up.
     """
     run = context["dag_run"]
     before = _run_before(run)
@@ -66,14 +68,14 @@ def turn_of(context: Context) -> BaseTrigger | None:
 
 
 def make_way(context: Context) -> bool:
-    """Ends a run that waits, for whatever, if an earlier one is queued for its slot; returns
-    whether one still is.
+    """Ends a waiting run if an earlier one is queued for its slot; returns whether one is still
+    queued.
 
-    A run that is not the latest stays: a later one makes way, or ends. So does one that finds, once
-    it has said that it ends, that nobody is queued any more: then nobody would start it again.
+    A run that is not the latest stays, because a later one gives up its slot or ends. A run also
+    stays if it announces its end and then finds no queued run, because no run would restart it.
 
     Raises:
-        AirflowFailException: this one makes way.
+        AirflowFailException: this run gives up its slot.
     """
     run = context["dag_run"]
     earlier = _queued_before(run)
@@ -91,8 +93,8 @@ def make_way(context: Context) -> bool:
 
 
 def _start_again_after(context: Context, run: DagRunProtocol) -> None:
-    """Starts again the runs after one that have made way; one that is about to end is waited
-    for.
+    """Restarts the later runs that gave up their slots, after waiting for one that is about to
+    end.
     """
     for ending in _runs_back(run, _RUNNING, _EVER):
         deadline = time.monotonic() + _END_SECONDS_MAX
@@ -108,8 +110,8 @@ def _start_again_after(context: Context, run: DagRunProtocol) -> None:
 
 
 def _start_again_before(context: Context, run: DagRunProtocol) -> None:
-    """Starts again the runs before one, back to the last success, that have made way: no slot is
-    needed any more.
+    """Restarts the earlier runs that gave up their slots, back to the last success, because no slot
+    is needed any more.
     """
     before = _run_before(run)
     while before is not None and before.state != _SUCCESS:
@@ -119,15 +121,15 @@ def _start_again_before(context: Context, run: DagRunProtocol) -> None:
 
 
 class ChangeTrigger(BaseTrigger):
-    """Fires when the run before has another state, or one more run is queued: then a run that waits
-    decides anew.
+    """Fires when the state of the previous run changes or one more run is queued, so that a waiting
+    run decides again.
 
     Args:
         dag_id: id of the DAG.
-        run_id: id of the run before.
-        state: of that run, when the wait began.
-        queued: how many runs of the DAG were queued then.
-        looks: after so many it fires in any case.
+        run_id: id of the previous run.
+        state: state of that run when the wait started.
+        queued: number of queued runs of the DAG at that time.
+        looks: number of polls after which it fires in any case.
     """
 
     def __init__(
@@ -146,14 +148,14 @@ class ChangeTrigger(BaseTrigger):
         self.looks = looks
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Returns what the triggerer makes this trigger of."""
+        """Returns the class path and arguments from which the triggerer creates this trigger."""
         names = ("dag_id", "run_id", "state", "queued", "looks")
         return f"{type(self).__module__}.{type(self).__name__}", {
             name: getattr(self, name) for name in names
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Looks every other second."""
+        """Polls every two seconds."""
         for _ in range(self.looks):
             await asyncio.sleep(_LOOK_SECONDS)
             if await asyncio.to_thread(self._has_changed):
@@ -171,8 +173,8 @@ def _runs_back(
     state: str,
     until: datetime | None = None,
 ) -> Iterator[DagRunProtocol]:
-    """Yields runs of one state, the latest first: those before a run, or, with `until`, those after
-    it to a time.
+    """Yields runs with a state, the latest first: those before a run, or, with `until`, those after
+    it up to a time.
     """
     date = until or run.logical_date
     while date and (found := _previous(run.dag_id, date, state)) and found.logical_date:
@@ -183,18 +185,18 @@ def _runs_back(
 
 
 def _queued_before(run: DagRunProtocol) -> DagRunProtocol | None:
-    """Returns an earlier run that is queued for a slot like this one's."""
+    """Returns an earlier run that is queued for the same kind of slot as this run."""
     return next((other for other in _runs_back(run, _QUEUED) if _same_slots(run, other)), None)
 
 
 def _is_latest(run: DagRunProtocol) -> bool:
-    """Returns whether no later run has a slot like this one's."""
+    """Returns whether no later run has the same kind of slot as this run."""
     return not any(_same_slots(run, other) for other in _runs_back(run, _RUNNING, _EVER))
 
 
 def _run_before(run: DagRunProtocol) -> DagRunProtocol | None:
-    """Returns the run before another in the order of logical dates; a run without one has no place
-    in it.
+    """Returns the previous run in the order of logical dates; None for a run without a logical
+    date.
     """
     return _previous(run.dag_id, run.logical_date) if run.logical_date else None
 
@@ -221,12 +223,12 @@ def _has_made_way(context: Context, run: DagRunProtocol) -> bool:
 
 
 def _same_slots(run: DagRunProtocol, other: DagRunProtocol) -> bool:
-    """Returns whether two runs compete for slots: a backfill has slots of its own."""
+    """Returns whether two runs compete for the same slots: backfills have separate ones."""
     return (run.run_type == "backfill") == (other.run_type == "backfill")
 
 
 def _state(dag_id: str, run_id: str) -> str:
-    """Returns the state of a run, empty when it was deleted."""
+    """Returns the state of a run, empty if it was deleted."""
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
     try:
@@ -242,8 +244,8 @@ def _count_of_queued(dag_id: str) -> int:
 
 
 def _ask(message: Any) -> Any:
-    """Returns Airflow's answer to a task; tasks have no other way to see and clear the runs of
-    their DAG.
+    """Returns Airflow's answer to a request of a task. Tasks have no other way to read and clear
+    the runs of their DAG.
     """
     from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
 

@@ -1,4 +1,4 @@
-"""What the plugin's own pages look like: lists of links, and the window report as a table."""
+"""HTML of the plugin's pages: lists of links, and the window report as a table."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def listing(title: str, addresses: Mapping[str, str]) -> str:
 
 
 def not_yet(name: str, what: str, writer: str, kind: str = "Replay") -> str:
-    """Returns the page of something that a replay, or a stream, does not have so far, and who makes
-    it.
+    """Returns a page about a result that a replay or a stream does not have yet, and how it is
+    created.
     """
     return draw("not_there.html", kind=kind, name=name, what=what, writer=writer)
 
 
 def report(replay_id: str, outputs: Sequence[str], output: str, path: Location, page: int) -> str:
-    """Returns a page of a window report: as many rows as fit, links to the others and to the other
-    outputs.
+    """Returns a page of a window report: a limited number of rows, with links to the other pages
+    and outputs.
     """
     first = (page - 1) * ROWS_OF_A_PAGE
     with path.open() as file:

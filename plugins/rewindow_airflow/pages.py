@@ -1,10 +1,10 @@
-"""Pages of results behind Airflow's login: replays, window reports, Data Docs, certificates, the
-time of streams.
+"""Pages with results, which require Airflow's login: replays, window reports, Data Docs,
+certificates, the time of streams.
 
-Airflow does not protect a plugin's application, so every route asks for the user itself, and files
-are served by a route instead of a mount (a mount would pass the question by). Who may read the DAG
-that made a replay may read what is told of it; see `rights`. A page is drawn when it is asked for,
-from ledger and facts: no route writes anything.
+Airflow does not protect a plugin's application. So every route checks the user, and files are
+served by a route, because a mount would skip this check. Users who may read the DAG that made a
+replay may read its results; see `rights`. A page is rendered on request from ledger and facts, and
+no route writes anything.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ from rewindow_airflow.rights import OF_STREAMS, refuse_stranger, refuse_without,
 
 PAGES = "pages"
 _FILES = "../../files/"
-"""From the page of a replay to the files: relative, so that it holds below any path that Airflow is
-served at."""
+"""Path from the page of a replay to the files. It is relative, so that it works below any path of
+Airflow.
+"""
 _SCRIPT = base64.b64encode(
     hashlib.sha256((PACKAGE / "pages/templates/page.js").read_bytes()).digest()
 ).decode()
-"""Digest of the one script of our pages. What else stands in them comes from data and must never
-run."""
+"""Digest of the only script of the pages. Anything else on them comes from data and must never
+run.
+"""
 _PART_BYTES = 1 << 18
 _HEADERS = {
     "Cache-Control": "private, no-cache",
@@ -54,16 +56,17 @@ _HEADERS = {
 
 
 def results() -> Location:
-    """Returns the folder of results of the settings in force."""
+    """Returns the folder of results in the current settings."""
     return Config.load().results.real()
 
 
 def readable(replay_id: str, user: GetUserDep) -> str:
-    """Returns a replay id that may become part of a path, and of which this user may read.
+    """Returns a replay id that can be part of a path, after checking that this user may read the
+    replay.
 
     Raises:
-        HTTPException: it is none (404), or the user has no right to the DAG that made the replay
-            (403).
+        HTTPException: the id is not valid (404), or the user has no right to the DAG that made the
+            replay (403).
     """
     try:
         check_replay_id(replay_id)
@@ -74,11 +77,11 @@ def readable(replay_id: str, user: GetUserDep) -> str:
 
 
 def readable_stream(stream: str, user: GetUserDep) -> str:
-    """Returns the name of a stream of which this user may read.
+    """Returns the name of a stream after checking that this user may read it.
 
     Raises:
-        HTTPException: it is none (404), or the user has no right to the DAG that reports on streams
-            (403).
+        HTTPException: the name is not valid (404), or the user has no right to the DAG that reports
+            on streams (403).
     """
     refuse_without([OF_STREAMS], user)
     try:
@@ -93,9 +96,7 @@ StreamName = Annotated[str, Depends(readable_stream)]
 
 
 def make_app() -> FastAPI:
-    """Returns the application that the plugin mounts below /rewindow; it answers nobody who is not
-    logged in.
-    """
+    """Returns the application that the plugin mounts below /rewindow; it requires a login."""
     logged_in = Depends(get_user)
     app = FastAPI(
         title="Rewindow",
@@ -114,7 +115,9 @@ def make_app() -> FastAPI:
 
 
 def show_replay(replay_id: ReplayId) -> Response:
-    """Leads to the page of a replay, which lies among the files so that its links to them hold."""
+    """Redirects to the page of a replay, which is among the files so that its relative links
+    work.
+    """
     return RedirectResponse(f"{_FILES}{PAGES}/{quote(replay_id)}.html", 307, _HEADERS)
 
 
@@ -124,8 +127,8 @@ def show_report(
     output: str = "",
     page: Annotated[int, Query(ge=1)] = 1,
 ) -> Response:
-    """Shows the window report of a replay: a row for every window of its range, also those without
-    output.
+    """Shows the window report of a replay: a row for every window of its range, including those
+    without output.
     """
     reports = {
         path.name.removesuffix(".windows.csv"): path
@@ -141,7 +144,9 @@ def show_report(
 
 
 def show_docs(replay_id: ReplayId, folder: Results) -> Response:
-    """Leads to the page of each output: verdict, checks in words, Great Expectations' Data Docs."""
+    """Redirects to the page of each output: verdict, descriptions of the checks, Great
+    Expectations' Data Docs.
+    """
     return _one_or_list(
         folder,
         checked(folder, replay_id, "*.html"),
@@ -152,7 +157,7 @@ def show_docs(replay_id: ReplayId, folder: Results) -> Response:
 
 
 def show_certificate(replay_id: ReplayId, folder: Results) -> Response:
-    """Leads to the certificates in which a replay is one of the two sides, the newest first."""
+    """Redirects to the certificates in which a replay is one of the two sides, the newest first."""
     pattern = re.compile(
         rf"({re.escape(replay_id)}--.+|.+--{re.escape(replay_id)})-[0-9a-f]{{8}}\.html"
     )
@@ -170,9 +175,7 @@ def show_certificate(replay_id: ReplayId, folder: Results) -> Response:
 
 
 def show_time(stream: StreamName) -> Response:
-    """Shows the time of a stream as its tables are now: what is missing, and how far behind tuples
-    arrive.
-    """
+    """Shows the time of a stream from its current tables: gaps, and delays of tuples."""
     from rewindow.pages.time_page import draw_time_page
 
     try:
@@ -186,8 +189,8 @@ def show_time(stream: StreamName) -> Response:
 
 
 def show_file(path: str, folder: Results, user: GetUserDep) -> Response:
-    """Returns a file below the results folder; the page of a replay is drawn as the replay stands
-    now.
+    """Returns a file below the results folder. The page of a replay is rendered from its current
+    state.
     """
     config = Config.load()
     place = PurePosixPath(path)
@@ -220,12 +223,12 @@ def _drawn(config: Config, replay_id: str) -> Response:
 
 
 def checked(folder: Location, replay_id: str, pattern: str) -> list[Location]:
-    """Returns what the gate left behind for a replay."""
+    """Returns the files that the gate has written for a replay."""
     return (folder / "quality" / "replays" / replay_id).entries(pattern)
 
 
 def inside(folder: Location, path: str) -> Location | None:
-    """Returns the file of a path below a folder, or None when it is none or leads out of the
+    """Returns the file of a path below a folder; None if it does not exist or is outside of the
     folder.
     """
     if "\0" in path:

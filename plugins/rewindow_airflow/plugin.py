@@ -1,8 +1,8 @@
-"""Registers Rewindow with Airflow, by the entry point `airflow.plugins`: operators' links and the
-pages behind them.
+"""Registers Rewindow with Airflow through the entry point `airflow.plugins`: links of operators,
+and the pages that they open.
 
-Every task loads it when it starts, so it imports what tasks have already, and nothing of Airflow's
-core.
+Every task loads it during its start, so it only imports modules that tasks import anyway, and none
+of Airflow's core.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rewindow_airflow.links import PREFIX, REPLAY_LINKS, ReportsLink, TimeLink
 
 
 class RewindowPlugin(AirflowPlugin):
-    """What Airflow asks for when it loads plugins."""
+    """The plugin class that Airflow loads."""
 
     name = "rewindow"
     operator_extra_links = [*REPLAY_LINKS, ReportsLink(), TimeLink()]

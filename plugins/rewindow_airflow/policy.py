@@ -1,4 +1,4 @@
-"""What all DAGs of Rewindow share."""
+"""Common settings of all DAGs of Rewindow."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 SINCE = datetime(2013, 1, 1, tzinfo=UTC)
-"""The first day that may be replayed by `replay_daily`: the example's. Set your own stream's first
-day."""
+"""The first day that `replay_daily` may replay, here that of the example. Set it to the first day
+of your stream.
+"""
 
 DEFAULT_ARGS: dict[str, Any] = {
     "owner": "rewindow",
@@ -16,5 +17,8 @@ DEFAULT_ARGS: dict[str, Any] = {
     "retry_exponential_backoff": 2.0,
     "max_retry_delay": timedelta(minutes=5),
 }
-"""`retries` is a high ceiling: the ledger counts attempts without new checkpoint and gives up first
-(R90, R91)."""
+"""`retries` is set to a high limit, because the ledger counts attempts without a new checkpoint and
+gives up earlier.
+
+Rules: R90, R91
+"""

@@ -1,6 +1,4 @@
-"""What a job tells, as the task's log says it; and how far it has come, as the task state store
-keeps it.
-"""
+"""Writes events of a job to the task's log, and its progress to the task state store."""
 
 from __future__ import annotations
 
@@ -16,15 +14,14 @@ _STORE_SECONDS_MIN = 1.0
 
 
 class TaskLog:
-    """The listener who writes a task's log, and keeps its progress in the task state store (tab
-    Storage).
+    """Listener that writes a task's log, and its progress to the task state store (tab Storage).
 
     Args:
-        log: the task's.
-        store: its state store.
+        log: logger of the task.
+        store: state store of the task.
 
     Attributes:
-        last: the newest progress, None before the first.
+        last: the newest progress; None before the first event.
     """
 
     def __init__(self, log: Any, store: Any) -> None:
@@ -56,7 +53,7 @@ class TaskLog:
         self._log.warning("%s", text)
 
     def _keep(self, progress: ReplayProgress) -> None:
-        """Writes a line, and keeps progress at most once a second, and at the end."""
+        """Logs progress, and stores it at most once a second, and at the end."""
         self.last = progress
         self.note(progress_words(progress))
         now = time.monotonic()
@@ -71,7 +68,7 @@ class TaskLog:
 
 
 def progress_words(progress: ReplayProgress) -> str:
-    """Returns the line of the log."""
+    """Returns the line for the log."""
     return (
         f"Window {progress.last} is committed: {progress.mark:,} of {progress.of:,} windows "
         f"({_percent(progress)} %), "
@@ -80,7 +77,7 @@ def progress_words(progress: ReplayProgress) -> str:
 
 
 def progress_facts(progress: ReplayProgress) -> dict[str, Any]:
-    """Returns what is kept in the task state store."""
+    """Returns the values for the task state store."""
     return {
         "replay": progress.replay,
         "epoch": progress.epoch,

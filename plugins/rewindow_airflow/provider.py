@@ -1,4 +1,6 @@
-"""What Airflow lists under Providers, asked for by the entry point `apache_airflow_provider`."""
+"""Metadata that Airflow lists under Providers, through the entry point
+`apache_airflow_provider`.
+"""
 
 from __future__ import annotations
 

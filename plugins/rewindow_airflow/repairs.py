@@ -1,5 +1,5 @@
-"""The task that finds what is published from inputs that have changed since, and repairs it where
-it may.
+"""The task that finds windows published from inputs that have changed since, and repairs them if
+allowed.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ _COMMAND = ("repair", "--run")
 
 
 class RepairOperator(CommandOperator):
-    """Shows what late tuples and other changed inputs make wrong, and repairs it with `[airflow]
-    repairs = true`.
+    """Shows published windows that are wrong because of late tuples or other changed inputs, and
+    repairs them with `[airflow] repairs = true`.
 
-    Without it nothing is changed: the log says which windows are to be replayed, why, and by which
-    command. The repair is `rewindow repair --run` in a process of its own, which is given none of
-    Airflow's variables.
+    Without that setting nothing is changed: the log lists the windows to replay, the reasons and
+    the commands. The repair runs `rewindow repair --run` in a separate process, without Airflow's
+    environment variables.
 
     Args:
-        conn_id: Airflow connection of the Spark to use; without one rewindow.toml says.
+        conn_id: Airflow connection of the Spark to use; without it the settings in rewindow.toml.
     """
 
     what = "repair"
     ending = "What was published stays; a retry or a clear of this task resumes with the rest."
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Returns what was to be repaired, and whether it was.
+        """Returns the necessary repairs, and whether they were done.
 
         Raises:
             AirflowFailException: a gate did not pass, or another attempt cannot help.
-            AirflowException: a job failed, or another replay holds a range; Airflow tries again.
-            AirflowRescheduleException: Airflow itself is about to end; this uses up no try.
+            AirflowException: a job failed, or another replay has leased a range; Airflow retries.
+            AirflowRescheduleException: Airflow is about to end; this uses up no try.
         """
         from rewindow.repairs.find import find_repairs
 

@@ -1,5 +1,5 @@
-"""Makes the request of a replay from what a DAG run was told. Called in tasks only: it looks into
-tables.
+"""Creates the request of a replay from the parameters of a DAG run. Only tasks call this module,
+because it reads tables.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _log = logging.getLogger(__name__)
 def form_request(config: Config, context: Context) -> ReplayRequest:
     """Returns the request of a filled-in form of replay_windows.
 
-    What of its range will never be recorded is left out, as from a data interval, unless missing
-    windows are allowed.
+    Windows in its range that will never be recorded are omitted, as for a data interval, unless
+    missing windows are allowed.
 
     Raises:
-        Nothing: the form asks for what is not yet published, and all of it is.
+        Nothing: the form requests the windows that are not published yet, and all are published.
         InputError: see parse_form.
     """
     from rewindow.planning import ReplayRequest
@@ -66,8 +66,8 @@ def form_request(config: Config, context: Context) -> ReplayRequest:
 
 
 def _recorded_part(config: Config, form: ReplayForm) -> WindowRange | None:
-    """Returns what of a form's range is recorded or will be; None where the plan is to say what is
-    wrong.
+    """Returns the part of a form's range that is or will be recorded; None if the plan should
+    report what is wrong.
     """
     if form.allow_missing:
         return None
@@ -88,9 +88,7 @@ def _said(
     windows: WindowRange | None,
     sealed: WindowRange,
 ) -> WindowRange | None:
-    """Returns what is left of a range that was asked for, and says in the task's log what is
-    not.
-    """
+    """Returns the remaining part of a requested range, and logs the omitted part."""
     if windows is not None and windows != wanted:
         _log.warning(
             "%s of the %s windows that were asked for, %s, are left out, since they will never be "
@@ -109,7 +107,7 @@ def _said(
 def interval_request(config: Config, context: Context) -> ReplayRequest:
     """Returns the request for a DAG run's data interval.
 
-    Airflow gives `initial_state` to every day of a backfill; it counts for a day before which no
+    Airflow passes `initial_state` to every day of a backfill; it applies to days before which no
     state was published.
 
     Raises:
@@ -132,11 +130,11 @@ def interval_request(config: Config, context: Context) -> ReplayRequest:
 
 
 def unpublished_request(config: Config, context: Context) -> ReplayRequest:
-    """Returns the request for all that is sealed and not yet published, whatever has started the
-    run.
+    """Returns the request for all windows that are sealed and not published yet, independent of the
+    event that started the run.
 
     Raises:
-        Nothing: all of it is published, or an input is not recorded.
+        Nothing: all of them are published, or an input is not recorded.
         InputError: a parameter is unknown to the DAG.
     """
     application = _application(config, context)
@@ -144,10 +142,11 @@ def unpublished_request(config: Config, context: Context) -> ReplayRequest:
 
 
 def _unpublished(config: Config, application: str) -> WindowRange:
-    """Returns all that the inputs of an application have sealed and it has not yet published.
+    """Returns the windows that the inputs of an application have sealed and that are not published
+    yet.
 
     Raises:
-        Nothing: all of it is published, or an input is not recorded.
+        Nothing: all of them are published, or an input is not recorded.
     """
     from rewindow.planning.unpublished import unpublished
 
@@ -164,10 +163,11 @@ def _unpublished(config: Config, application: str) -> WindowRange:
 
 
 def _application(config: Config, context: Context) -> str:
-    """Returns the application that a run is to replay.
+    """Returns the application that a run replays.
 
     Raises:
-        InputError: a parameter is unknown to the DAG, or none is named and there are several.
+        InputError: a parameter is unknown to the DAG, or no application is named and there are
+            several.
     """
     params = context["params"]
     refuse_unknown(params, context["dag"].params)
@@ -205,10 +205,10 @@ def _request(
 
 
 def gap_request(stream: str, config: Config, context: Context) -> ReplayRequest:
-    """Returns the request to fill what is recorded of a stream and not filled yet.
+    """Returns the request to fill the recorded windows of a stream that are not filled yet.
 
     Raises:
-        Nothing: all of it is filled.
+        Nothing: all of them are filled.
     """
     from rewindow.planning import ReplayRequest
     from rewindow.settings.config import FILLED, HEARTBEAT
@@ -231,7 +231,7 @@ def gap_request(stream: str, config: Config, context: Context) -> ReplayRequest:
 
 def sealed_range(config: Config, application: str) -> tuple[Grid, WindowRange, bool]:
     """Returns an application's grid, the windows that all its inputs have sealed, and whether no
-    more will come.
+    more will follow.
 
     Raises:
         NotYet: an input is not recorded, or the inputs have no window in common.
@@ -253,7 +253,7 @@ def sealed_range(config: Config, application: str) -> tuple[Grid, WindowRange, b
         if windows is None:
             raise _not_recorded(stream)
         ranges[stream] = windows
-    # A stream with an end row bounds nothing: all its later windows are sealed and empty.
+    # A stream with an end row imposes no limit: all its later windows are sealed and empty.
     growing = {
         stream: windows.last for stream, windows in ranges.items() if not has_ended(config, stream)
     }
@@ -266,7 +266,10 @@ def sealed_range(config: Config, application: str) -> tuple[Grid, WindowRange, b
 
 
 def has_ended(config: Config, stream: str) -> bool:
-    """Returns whether a stream has its end row: every later window is sealed and empty (X21)."""
+    """Returns whether a stream has its end row: every later window is sealed and empty.
+
+    Rules: X21
+    """
     from rewindow.facts.seals import stream_end
     from rewindow.storage import Table
 
@@ -280,8 +283,8 @@ def _not_recorded(stream: str) -> NotYet:
 
 
 def sealed_of(config: Config, stream: str) -> WindowRange | None:
-    """Returns the first and the last sealed window of a recorded or published stream, or None;
-    starts no JVM.
+    """Returns the range of sealed windows of a recorded or published stream; None if none is
+    sealed. Starts no JVM.
     """
     from rewindow.facts.seals import sealed_range
     from rewindow.storage import Table
@@ -291,8 +294,8 @@ def sealed_of(config: Config, stream: str) -> WindowRange | None:
 
 
 def has_state_before(config: Config, application: str, window: int) -> bool:
-    """Returns whether a state of an application was published for a window before this one, by
-    whatever code.
+    """Returns whether a state of an application was published for an earlier window, by any code
+    version.
     """
     from rewindow.storage import Table, query
 
@@ -304,10 +307,10 @@ def has_state_before(config: Config, application: str, window: int) -> bool:
 
 
 def clip(windows: WindowRange, sealed: WindowRange, final: bool) -> WindowRange | None:
-    """Returns the windows of a range that are recorded or will be, or None when there are none.
+    """Returns the windows of a range that are or will be recorded; None if there are none.
 
-    What lies before the recording's begin never comes; what lies behind its end comes unless the
-    recording is final.
+    Windows before the start of the recording are never recorded. Windows after its end will be
+    recorded unless the recording is final.
 
     >>> str(clip(WindowRange(0, 23), WindowRange(5, 100), final=False))
     '[5, 23]'
@@ -318,7 +321,8 @@ def clip(windows: WindowRange, sealed: WindowRange, final: bool) -> WindowRange 
 
 
 def reject_other_options(plan: Plan, conf: Mapping[str, Any]) -> None:
-    """Refuses what a run was told, if it contradicts the replay that the run has already planned.
+    """Checks that the options of a run do not contradict the replay that the run has already
+    planned.
 
     Raises:
         InputError: names the first contradiction.
@@ -351,7 +355,7 @@ def _refuse_other_properties(plan: Plan, text: str) -> None:
 
 
 def describe(plan: Plan) -> list[str]:
-    """Returns a plan in words, for the task's log."""
+    """Returns the description of a plan, for the task's log."""
     grid = plan.grid
     lines = [
         f'Replay "{plan.replay_id}": {plan.application}, {len(plan.range):,} windows {plan.range}, '

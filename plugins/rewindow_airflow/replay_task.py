@@ -1,4 +1,4 @@
-"""The part that all tasks of one replay share."""
+"""The common part of all tasks of one replay."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from rewindow_airflow.links import REPLAY_LINKS
 
 
 class ReplayTask:
-    """What all tasks of a replay share: its id, which the task that plans it hands on, and the
+    """The common part of all tasks of a replay: its id, which the plan task passes on, and the
     links to its pages.
     """
 

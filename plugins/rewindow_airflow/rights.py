@@ -1,4 +1,4 @@
-"""Who may read what: a replay's pages follow the rights on the DAG that made it."""
+"""Access rights: a replay's pages require the right to read the DAG that made it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from rewindow.names import PUBLISHED, check_replay_id
 from rewindow.settings.config import Config
 
 BY_HAND = "replay_windows"
-"""The DAG whose rights count for replays of the command line, and for those that nobody knows."""
+"""The DAG whose rights apply to replays of the command line, and to unknown replays."""
 OVER_TIME = "expectation_reports"
-"""The DAG whose rights count for the pages over all replays."""
+"""The DAG whose rights apply to the pages about all replays."""
 OF_STREAMS = "fill_heartbeat_gaps"
-"""The DAG whose rights count for the pages of streams."""
+"""The DAG whose rights apply to the pages about streams."""
 _CERTIFICATE = re.compile(r".+--.+-[0-9a-f]{8}\.(html|json)")
 
 
 def refuse_stranger(config: Config, user: BaseUser, replays: Iterable[str]) -> None:
-    """Refuses a user who may not read the DAG of each of these replays; without any, the one of the
-    pages over time.
+    """Checks that a user may read the DAG of each of these replays; without replays, the DAG of the
+    pages about all replays.
 
     Raises:
         HTTPException: 403.
@@ -39,7 +39,7 @@ def refuse_stranger(config: Config, user: BaseUser, replays: Iterable[str]) -> N
 
 
 def refuse_without(dags: Iterable[str], user: BaseUser) -> None:
-    """Refuses a user who may not read one of some DAGs.
+    """Checks that a user may read all of some DAGs.
 
     Raises:
         HTTPException: 403.
@@ -51,7 +51,7 @@ def refuse_without(dags: Iterable[str], user: BaseUser) -> None:
 
 
 def dag_of(config: Config, replay_id: str) -> str:
-    """Returns the id of the DAG that made a replay, as its plan in the ledger says; makes no
+    """Returns the id of the DAG that made a replay, from its plan in the ledger. Does not create a
     ledger.
 
     Raises:
@@ -75,12 +75,12 @@ def dag_of(config: Config, replay_id: str) -> str:
 
 
 def replays_of(folder: Location, path: PurePosixPath) -> list[str] | None:
-    """Returns the replays that a file of the results tells of; none for the page over time, None
-    for no page of ours.
+    """Returns the replays that a results file is about; an empty list for the page about all
+    replays, None for an unknown path.
 
     Args:
-        folder: of the results.
-        path: of the file below it.
+        folder: folder of the results.
+        path: path of the file in the folder.
     """
     match path.parts:
         case ("pages", name) if name.endswith(".html"):
@@ -102,8 +102,8 @@ def _if_id(text: str) -> list[str] | None:
 
 
 def _sides(certificate: Location) -> list[str] | None:
-    """Returns the replays that a certificate compares; it says so itself, since its name can be
-    read in two ways.
+    """Returns the replays that a certificate compares, from its content, because its name is
+    ambiguous.
     """
     try:
         content = json.loads(certificate.read_text())

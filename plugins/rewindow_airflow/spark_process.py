@@ -1,4 +1,4 @@
-"""Runs one attempt's spark-submit in a process group of its own that dies with the task."""
+"""Runs one attempt's spark-submit in a separate process group that ends with the task."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _LINES_SHOWN = 40
 
 
 class SparkProcess:
-    """Runs a command that the launcher made, and tells what the job prints.
+    """Runs a command of the launcher, and passes its output to a listener.
 
     Args:
         command: the whole spark-submit command.
-        environment: the whole environment of the job; all that is Airflow's is taken out of it.
-        listener: is told what the job prints.
+        environment: the whole environment of the job; Airflow's variables are removed from it.
+        listener: receives the output of the job.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class SparkProcess:
         self._lines: deque[str] = deque(maxlen=_LINES_BEFORE_EXCEPTION)
 
     def run(self) -> int:
-        """Returns the job's exit code, negative when a signal ended it."""
+        """Returns the job's exit code, negative if a signal ended it."""
         self._process = process = subprocess.Popen(
             self.command,
             env=self.environment,
@@ -67,14 +67,12 @@ class SparkProcess:
 
     @property
     def last_lines(self) -> list[str]:
-        """The last lines that the job printed; with an exception, no line that was printed long
-        before it.
-        """
+        """The last lines of output; after an exception, only lines from shortly before it."""
         return list(self._lines)[-_LINES_SHOWN:]
 
     def on_kill(self) -> None:
-        """Ends the job with its whole process group: politely first, so that Spark clears its local
-        folders.
+        """Ends the job with its whole process group, first with SIGTERM, so that Spark deletes its
+        local folders.
         """
         self._told_to_end = True
         process = self._process
@@ -89,8 +87,8 @@ class SparkProcess:
         self.end_group()
 
     def end_group(self) -> None:
-        """Kills what is left of the job's process group: a driver's Python may outlive its JVM, and
-        the other way.
+        """Kills the rest of the job's process group: a driver's Python may outlive its JVM, and
+        vice versa.
         """
         if self._process is not None:
             _signal_group(self._process.pid, signal.SIGKILL)
@@ -104,7 +102,7 @@ class SparkProcess:
 
 
 def without_airflow(environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns an environment without Airflow's variables: a job needs none of them, and many hold
+    """Returns an environment without Airflow's variables: a job needs none of them, and many are
     secrets.
     """
     return {

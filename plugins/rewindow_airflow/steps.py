@@ -1,5 +1,5 @@
-"""The steps of a replay that need no Spark: plan, check, approve. Each calls the library and says
-what came out.
+"""The tasks of a replay that need no Spark: plan, check, approve. Each calls the library and logs
+the result.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _SHOWN_ROWS = 100
 
 
 class RewindowPlanOperator(ReplayTask, BaseOperator):
-    """Plans a replay: all that can be refused is refused here, before anything runs.
+    """Plans a replay. Anything that can be rejected is rejected here, before a job runs.
 
-    Planning again, after a retry or a clear, goes on with the run's replay as it was planned while
-    that is open, and plans a new one once it is published, undone or abandoned. Later tasks take
-    the id from XCom `replay_id`; the task of the jobs is mapped over what this one returns.
+    After a retry or a clear, planning again continues with the run's replay as planned while that
+    is open, and plans a new one after it is published, undone or abandoned. Later tasks read the id
+    from XCom `replay_id`; the task of the jobs is mapped over the return value of this one.
 
     Args:
-        request_of: makes the request from settings and Airflow's context.
-        part: tells replays of one run apart.
-        in_order: plan only once the run before, in the order of logical dates, has succeeded.
+        request_of: creates the request from settings and Airflow's context.
+        part: distinguishes replays of one run.
+        in_order: plan only after the previous run, in the order of logical dates, has succeeded.
     """
 
     def __init__(
@@ -66,17 +66,19 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
         XComs.
 
         Args:
-            context: Airflow's.
-            event: that the wait for the run before has ended with, if any; it may have to be waited
-                for again.
+            context: Airflow's context.
+            event: the event that ended the wait for the previous run, if any; another wait may be
+                necessary.
 
         Raises:
-            AirflowFailException: the range, the application or the settings are refused, the
-                application is not the one that the run's open replay was planned with (W65), or
-                this run makes way for an earlier one.
-            AirflowRescheduleException: what is to be replayed is not recorded yet.
+            AirflowFailException: the range, the application or the settings are rejected; the
+                application differs from the one in the plan of the run's open replay; or this run
+                gives up its slot to an earlier one.
+            AirflowRescheduleException: windows to replay are not recorded yet.
             AirflowSkipException: there is nothing to replay.
-            TaskDeferred: the run before has not succeeded yet.
+            TaskDeferred: the previous run has not succeeded yet.
+
+        Rules: W65
         """
         from rewindow.ledger import Ledger
         from rewindow.loading.catalog import check_code, load_application
@@ -128,8 +130,8 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
 
 
 class RewindowCheckOperator(ReplayTask, BaseOperator):
-    """Runs the gate on a replay's staged output; a gate that does not pass fails the task for
-    good.
+    """Runs the gate on a replay's staged output. If the gate does not pass, the task fails without
+    a retry.
     """
 
     template_fields = ("replay",)
@@ -142,7 +144,7 @@ class RewindowCheckOperator(ReplayTask, BaseOperator):
         """Returns the gate's verdict.
 
         Raises:
-            AirflowFailException: the gate did not pass; the range stays staged.
+            AirflowFailException: the gate did not pass; the range remains staged.
         """
         from rewindow.errors import GateError
         from rewindow.pages.gate_pages import write_gate_pages
@@ -172,11 +174,11 @@ class RewindowCheckOperator(ReplayTask, BaseOperator):
 
 
 class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
-    """Waits for a person where the form asks for one; passes at once, or leaves the range staged,
-    where it does not.
+    """Waits for an approval if the form requests one; otherwise succeeds immediately, or leaves the
+    range staged.
 
-    Airflow shows the body of the question as Markdown. What a user wrote stands in it word for
-    word, as a block of code: it can neither fetch an image nor look like a sentence of ours.
+    Airflow renders the body of the question as Markdown. Texts of a user are quoted in it as code
+    blocks, so that they cannot load an image or look like part of the question.
     """
 
     template_fields = ("replay",)
@@ -186,7 +188,7 @@ class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
         self.replay = replay
 
     def execute(self, context: Context) -> Any:
-        """Waits for the answer; a refusal skips the publication."""
+        """Waits for the answer; a rejection skips the publication."""
         wish = context["params"]["publish"]
         if wish == APPROVE:
             self.body = question(
@@ -203,7 +205,7 @@ class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
 
 
 def objections(replay_id: str) -> Sequence[str]:
-    """Returns what publishing a replay would have to accept, a line for each reason."""
+    """Returns the problems that publishing a replay would have to accept, one line each."""
     from rewindow.ledger import Ledger
     from rewindow.publication.publish import check_publishable
     from rewindow.settings.config import Config
@@ -222,11 +224,11 @@ def question(
     reason: str,
     against: Sequence[str] = (),
 ) -> str:
-    """Returns what an approver reads, as Markdown in which nothing of a user's is markup.
+    """Returns the text for an approver, as Markdown in which texts of a user are not markup.
 
     Args:
-        replay_id, application, reason: as the form has them.
-        against: what publishing would have to accept.
+        replay_id, application, reason: values of the form.
+        against: problems that publishing would have to accept.
     """
     command = f'rewindow publish {replay_id} --accept "REASON"'
     refusal = (
@@ -245,7 +247,7 @@ def question(
 
 
 def verbatim(text: str) -> str:
-    """Returns text as a block of Markdown code that ends where the text ends, whatever is in it.
+    """Returns a text as a Markdown code block that no content of the text can end.
 
     >>> print(verbatim("a ``` b"))
     ````text
@@ -259,15 +261,15 @@ def verbatim(text: str) -> str:
 
 
 def _shown(letter: str) -> str:
-    """Returns a letter, or a sign for one that nobody sees, such as those that turn the direction
-    of writing.
+    """Returns a character, or a replacement for an invisible one, such as characters that change
+    the direction of text.
     """
     return letter if letter.isprintable() or letter == "\t" else "\N{REPLACEMENT CHARACTER}"
 
 
 class ReportGapsOperator(BaseOperator):
-    """Reports what is missing from a stream, on both clocks: as a page, as CSV, and who is silent
-    now in the log.
+    """Reports gaps of a stream in arrival time and in event time: as a page, as CSV, and silent
+    keys in the log.
     """
 
     operator_extra_links = (TimeLink(),)
@@ -277,7 +279,7 @@ class ReportGapsOperator(BaseOperator):
         self.stream = stream
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Returns how many gaps there are, and how many keys are silent now."""
+        """Returns the number of gaps, and the number of keys that are silent at the end."""
         from rewindow.inspection.gaps import gaps
         from rewindow.pages.time_page import write_time_page
         from rewindow.settings.config import Config
@@ -292,7 +294,7 @@ class ReportGapsOperator(BaseOperator):
         return {"stream": self.stream, "rows": len(report.gaps), "silent": silent, **report.counts}
 
     def _log_gaps(self, report: GapReport, table: Location) -> None:
-        """Logs the longest gaps, and how many more the table has."""
+        """Logs the longest gaps, and the number of further gaps in the table."""
         columns, rows = report.table()
         for row in (columns, *rows[:_SHOWN_ROWS]):
             self.log.info("%s", " | ".join(row))
@@ -301,7 +303,9 @@ class ReportGapsOperator(BaseOperator):
             self.log.info("%s, none of them longer, are not shown; all of them: %s", left, table)
 
     def _warn(self, report: GapReport) -> int:
-        """Warns of unusable timestamps and of silent keys, and returns how many keys are silent."""
+        """Warns about unusable timestamps and silent keys, and returns the number of silent
+        keys.
+        """
         from rewindow.inspection.unusable import describe_unusable
         from rewindow.windows import format_time
 
@@ -319,8 +323,8 @@ class ReportGapsOperator(BaseOperator):
 
 
 class BuildReportSiteOperator(BaseOperator):
-    """Rebuilds the pages that show the results of all gates over time; a replay's own pages are
-    kept for 90 days.
+    """Rebuilds the pages with the results of all gates over time. A replay's pages are kept for 90
+    days.
     """
 
     operator_extra_links = (ReportsLink(),)
