@@ -7,7 +7,7 @@
     down() ──SIGTERM──> supervisor ──stops──> all of them, and whatever they left behind
 
 Airflow's home is `<state>/airflow`: database, logs, secrets and passwords (mode 0600), pid file and
-supervisor.log. This room starts Airflow as a command and never imports it.
+supervisor.log. This package starts Airflow as a command and never imports it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""`python -m rewindow.embedded` is the supervisor; with arguments behind `airflow` it is Airflow's
-own command.
+"""`python -m rewindow.embedded` runs the supervisor; `python -m rewindow.embedded airflow
+ARGUMENTS` runs Airflow's command line.
 """
 
 import sys

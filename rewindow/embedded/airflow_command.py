@@ -1,9 +1,9 @@
-"""`python -m rewindow.embedded.airflow_command ARGUMENTS` is Airflow's own command, and leaves as
-soon as it has ended.
+"""`python -m rewindow.embedded.airflow_command ARGUMENTS` runs Airflow's command line, and exits
+without freeing memory.
 
-An interpreter that ends frees every object that Airflow has imported, one by one. That took a
-component that had said "shut down" another 4 to 6 seconds of `rewindow down`; the operating system
-frees the memory at once.
+When an interpreter ends, it frees every object that Airflow has imported, one by one. That added 4
+to 6 seconds to `rewindow down` after a component had logged "shut down"; the operating system frees
+the memory at once.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Runs the command to its end, with all that waits for the end, and leaves with its exit
-    code.
-    """
+    """Runs the command to its end, including exit handlers, and exits with its exit code."""
     code = _run()
     threading._shutdown()  # type: ignore[attr-defined]  # What the interpreter does at its end: threads, then atexit.
     atexit._run_exitfuncs()

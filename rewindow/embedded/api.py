@@ -1,4 +1,4 @@
-"""Speaks with Airflow's API on loopback: health, warm-up, login, the pool of Spark tasks."""
+"""Client of Airflow's API on loopback: health, warm-up, login, the pool of Spark tasks."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def call(
     method: str = "",
     seconds_max: float = 10,
 ) -> tuple[int, Any]:
-    """Returns HTTP status and decoded answer of one call; status 0 when nobody answers.
+    """Returns HTTP status and decoded body of one call; status 0 if there is no response.
 
-    Proxies of the environment are passed by: Airflow listens on loopback.
+    Proxy settings of the environment are ignored, because Airflow listens on loopback.
     """
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"} | (
@@ -47,13 +47,12 @@ def call(
 
 
 def health(address: str, since: float = 0.0) -> dict[str, str]:
-    """Returns the state of each component as Airflow reports it; empty while the API does not
-    answer.
+    """Returns the state of each component as Airflow reports it; empty if the API does not respond.
 
     Args:
-        address: of Airflow.
-        since: seconds since the epoch. A component without a heartbeat after it is "silent":
-            Airflow itself calls a dead one healthy for half a minute.
+        address: address of Airflow.
+        since: seconds since the epoch. A component without a heartbeat after this time is "silent";
+            Airflow reports a dead one as healthy for another half a minute.
     """
     status, answer = call(address, "/api/v2/monitor/health", seconds_max=3)
     if status != 200:
@@ -75,22 +74,22 @@ def unwell(address: str, since: float = 0.0) -> list[str]:
 
 
 def login(address: str, user: str, password: str) -> str:
-    """Returns a token for the API, empty when the login is refused."""
+    """Returns a token for the API, empty if the login is rejected."""
     status, answer = call(address, "/auth/token", body={"username": user, "password": password})
     return str(answer["access_token"]) if status == 201 else ""
 
 
 def warm_up(address: str) -> bool:
-    """Returns whether the API that tasks speak with has been built.
+    """Returns whether the API for tasks has been initialized.
 
-    Its first call takes 4 to 11 s, which the first task would wait for otherwise.
+    Its first call takes 4 to 11 s, which would otherwise delay the first task.
     """
     return call(address, "/execution/health", seconds_max=30)[0] == 200
 
 
 def make_pool(address: str, token: str) -> bool:
-    """Returns whether the pool of Spark tasks is there; its slots are left as they are once it
-    exists.
+    """Returns whether the pool of Spark tasks exists, after creating it if necessary; the slots of
+    an existing pool are not changed.
     """
     body = {
         "name": POOL,

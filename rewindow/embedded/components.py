@@ -1,5 +1,5 @@
-"""One component of Airflow: started, watched, started again with back-off, ended with all that it
-started.
+"""One component of Airflow: started, monitored, restarted with back-off, and ended together with
+its child processes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ COMMANDS = {
     "dag-processor": ["dag-processor"],
     "triggerer": ["triggerer", "--skip-serve-logs"],
 }
-"""The log servers of scheduler and triggerer would listen on every interface, so they are left
-out."""
+"""Commands of the components. The log servers of scheduler and triggerer are disabled, because they
+would listen on every interface.
+"""
 
 BACK_OFF_SECONDS_MAX = 30.0
 RESTLESS_SECONDS = 4.0
-"""The third delay in a row."""
+"""The delay after the third failure in a row."""
 STEADY_SECONDS = 60.0
 _WORKER = "airflow worker -- LocalExecutor: "
 _IDLE = "LocalExecutor: <idle>"
@@ -35,7 +36,7 @@ _LOG_BYTES_MAX = 20_000_000
 
 
 class Component:
-    """A component and its process of the moment. Each process leads a session of its own."""
+    """A component and its current process. Each process is the leader of a separate session."""
 
     def __init__(self, name: str, log_folder: Path) -> None:
         self.name = name
@@ -48,7 +49,7 @@ class Component:
         self._not_before = 0.0
 
     def start(self) -> None:
-        """Starts the process; it dies with the supervisor."""
+        """Starts the process, which ends with the supervisor."""
         self._began = time.monotonic()
         self.began_at = time.time()
         with open(self.log, "ab" if _is_small(self.log) else "wb") as log:
@@ -62,8 +63,8 @@ class Component:
             )
 
     def watch(self) -> str:
-        """Returns what has changed, as a line for the log, or an empty string; starts a dead
-        process again in time.
+        """Returns a log line about a change, or an empty string. Restarts a dead process when its
+        delay has passed.
         """
         now = time.monotonic()
         if self.process is None:
@@ -85,7 +86,7 @@ class Component:
 
     @property
     def restless(self) -> bool:
-        """Whether it has died three times or more without a steady minute between."""
+        """Whether it has died at least three times without running for a minute in between."""
         return self._delay_seconds >= RESTLESS_SECONDS
 
     @property
@@ -96,13 +97,13 @@ class Component:
 
 
 def end_orphans(dead_sessions: Mapping[int, str]) -> list[int]:
-    """Ends what dead components left behind, and returns the pids.
+    """Ends processes that dead components have left, and returns their pids.
 
     Args:
-        dead_sessions: session id of a dead process of a component, to the component's name.
+        dead_sessions: session id of a component's dead process to the component's name.
 
-    A worker of a dead scheduler may still run a task, which must not be lost: it is ended once it
-    calls itself idle.
+    A worker of a dead scheduler may still run a task, which must not be lost. It is ended when its
+    title shows that it is idle.
     """
     ended = []
     for pid in descendants(os.getpid()):
@@ -114,8 +115,8 @@ def end_orphans(dead_sessions: Mapping[int, str]) -> list[int]:
 
 
 def busy_workers(supervisor: int) -> list[int]:
-    """Returns the pids of the workers of a supervisor's schedulers, also of dead ones, that have a
-    task.
+    """Returns the pids of workers that run a task, of a supervisor's schedulers, including dead
+    ones.
     """
     workers = []
     for pid in descendants(supervisor):

@@ -1,4 +1,4 @@
-"""What the command line calls: start Airflow, stop it, ask whether it runs, run one of its
+"""Functions of the command line: start and stop Airflow, return its status, run one of its
 commands.
 """
 
@@ -37,27 +37,26 @@ _STOP_SECONDS_MAX = 40.0
 
 @dataclass(frozen=True)
 class Running:
-    """An Airflow that runs: where it is, and the file with its users' passwords."""
+    """A running Airflow: its address, and the file with its users' passwords."""
 
     address: str
     password_file: Path
 
 
 def up(config: Config, port: int | None = None, listener: Listener | None = None) -> Running:
-    """Starts Airflow on loopback, unless it runs already, and returns where it is.
+    """Starts Airflow on loopback, unless it is running, and returns its address.
 
-    Returns only when a triggered task would run at once (20 to 40 s). One that runs already is
-    waited for, too, if a component of it has died or is not healthy.
+    It returns only when a triggered task would run immediately (20 to 40 s). If Airflow is running
+    but a component has died or is not healthy, it waits for that too.
 
     Args:
-        config: the settings in force; Airflow's home is `<state>/airflow`.
-        port: port of web pages and API; by default the one of the last start.
-        listener: is told what happens; nobody by default.
+        config: the current settings; Airflow's home is `<state>/airflow`.
+        port: port of web pages and API; by default the port of the last start.
+        listener: receives the progress; by default events are discarded.
 
     Raises:
-        InputError: the port is no port, or DAGs and plugin are not there.
-        ResourceError: Airflow is not installed, the port is in use, or a component does not come
-            up.
+        InputError: the port is invalid, or DAGs and plugin are missing.
+        ResourceError: Airflow is not installed, the port is in use, or a component does not start.
     """
     say = (listener or Silent()).note
     airflow_version()
@@ -81,8 +80,8 @@ def up(config: Config, port: int | None = None, listener: Listener | None = None
 
 
 def down(config: Config) -> bool:
-    """Stops Airflow and all that it started; returns whether it was running. Running jobs end and
-    can be resumed.
+    """Stops Airflow and all its processes; returns whether it was running. Running jobs end and can
+    be resumed.
 
     Raises:
         ResourceError: the supervisor does not end.
@@ -101,14 +100,16 @@ def down(config: Config) -> bool:
 
 
 def running(config: Config) -> SupervisorStatus | None:
-    """Returns the status of the supervisor that runs for these settings, or None."""
+    """Returns the status of the supervisor that runs for these settings; None if none is
+    running.
+    """
     status = read_status(airflow_home(config))
     return status if status and status.alive else None
 
 
 def run_airflow(config: Config, arguments: Sequence[str]) -> int:
-    """Returns the exit code of Airflow's own command, run in the environment of this project's
-    Airflow.
+    """Runs Airflow's command line in the environment of this project's Airflow, and returns its
+    exit code.
     """
     command = [sys.executable, "-m", "airflow", *arguments]
     return subprocess.run(command, env=airflow_environment(config), check=False).returncode
@@ -170,15 +171,15 @@ def _wait_until_ready(config: Config, say: Callable[[str], None]) -> None:
 
 
 def _last_words(config: Config) -> str:
-    """Returns what the supervisor said last, as a sentence; it names the component that died, and
-    its log.
+    """Returns the last message of the supervisor as a sentence; it names the component that died,
+    and its log.
     """
     status = read_status(airflow_home(config))
     return f"{status.message}." if status and status.message else "The supervisor ended."
 
 
 def refuse_port_in_use(port: int) -> None:
-    """Refuses a port that somebody listens on.
+    """Checks that a port is free.
 
     Raises:
         ResourceError: the port is in use, or may not be opened.
@@ -196,8 +197,8 @@ def refuse_port_in_use(port: int) -> None:
 
 
 def _end_leftovers(config: Config) -> bool:
-    """Ends components whose supervisor was killed, which would end by themselves, slowly; returns
-    whether any.
+    """Ends components whose supervisor was killed, which would take long to end by themselves;
+    returns whether there were any.
     """
     status = read_status(airflow_home(config))
     if status is None:

@@ -1,4 +1,4 @@
-"""Airflow's settings, as environment variables, and its secrets, as files of mode 0600."""
+"""Airflow's settings as environment variables, and its secrets in files with mode 0600."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DATABASE = "airflow.db"
 
 
 def airflow_home(config: Config) -> Path:
-    """Returns the folder that holds all of Airflow's own state."""
+    """Returns the folder with Airflow's state."""
     return (config.state / "airflow").local()
 
 
@@ -32,7 +32,7 @@ def password_file(config: Config) -> Path:
 
 
 def port_of(config: Config) -> int:
-    """Returns the port that the last start used, the default before the first start."""
+    """Returns the port of the last start, or the default before the first start."""
     kept = airflow_home(config) / "port"
     return int(kept.read_text()) if kept.is_file() else PORT_DEFAULT
 
@@ -41,7 +41,7 @@ def airflow_version() -> str:
     """Returns the version of the installed Airflow.
 
     Raises:
-        ResourceError: Airflow is not installed beside this library.
+        ResourceError: Airflow is not installed in this Python environment.
     """
     try:
         return version("apache-airflow")
@@ -54,10 +54,11 @@ def airflow_version() -> str:
 
 
 def dags_folder(config: Config) -> Path:
-    """Returns the folder of DAGs: beside the settings, else the examples that come with Rewindow.
+    """Returns the folder of DAGs: the one next to the settings file, otherwise the examples of
+    Rewindow.
 
     Raises:
-        InputError: neither has one.
+        InputError: neither exists.
     """
     examples = [PACKAGE / "example_dags", PACKAGE.parent / "dags"]
     for folder in (config.root / "dags", *examples):
@@ -71,12 +72,12 @@ def dags_folder(config: Config) -> Path:
 
 
 def airflow_environment(config: Config, port: int | None = None) -> dict[str, str]:
-    """Returns the whole environment that Airflow's commands and tasks run in; makes secrets on
-    first use.
+    """Returns the complete environment for Airflow's commands and tasks. Creates secrets on first
+    use.
 
-    Settings that the supervisor relies on replace those of the caller's environment; others pass
-    through. The measured ones: a short idle sleep and a short heartbeat make a chain of five tasks
-    take 2 s in place of 7.
+    Settings that the supervisor relies on replace those of the caller's environment; others are
+    kept. Some settings were tuned by measurement: with a short idle sleep and a short heartbeat, a
+    chain of five tasks takes 2 s instead of 7.
     """
     home = airflow_home(config)
     port = port or port_of(config)
@@ -160,13 +161,13 @@ def _tuning() -> dict[str, str]:
 
 
 def address(port: int) -> str:
-    """Returns Airflow's address for a port of this machine."""
+    """Returns Airflow's address for a port on this machine."""
     return f"http://{HOST}:{port}"
 
 
 def _secrets(home: Path) -> dict[str, str]:
-    """Returns the three secrets; they outlive restarts, else sessions and stored values would be
-    lost.
+    """Returns the three secrets. They are kept across restarts; otherwise sessions and stored
+    values would be lost.
     """
     fresh = {
         "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_urlsafe(64),
@@ -183,7 +184,7 @@ def _passwords(config: Config, users: str) -> Path:
 
 
 def _kept(path: Path, fresh: dict[str, str]) -> dict[str, str]:
-    """Returns the values kept in a file of mode 0600, fresh ones for the names that it lacks."""
+    """Returns the values in a file with mode 0600, after adding new values for missing names."""
     kept: dict[str, str] = {}
     if path.is_file():
         with reading_json(

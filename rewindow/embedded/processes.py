@@ -1,4 +1,4 @@
-"""Looks at processes by /proc: who is alive, who belongs to whom, what a process calls itself."""
+"""Inspects processes through /proc: running processes, descendants, sessions, titles."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _LIBC = ctypes.CDLL(None, use_errno=True) if _LINUX else None
 
 
 def started_at(pid: int) -> int | None:
-    """Returns a process's start time in clock ticks since boot, or None when it is gone (a zombie
-    is gone).
+    """Returns a process's start time in clock ticks since boot; None if it has ended, including as
+    a zombie.
 
-    A pid alone may have been given to somebody else; pid and start time together name one process.
+    A pid alone may have been reused; pid and start time together identify a process.
     """
     fields = _stat(pid)
     return None if fields is None or fields[0] in "ZX" else int(fields[19])
 
 
 def is_alive(pid: int, started: int | None) -> bool:
-    """Returns whether the very process of this pid and start time is running."""
+    """Returns whether the process with this pid and start time is running."""
     now = started_at(pid)
     return now is not None and (started is None or now == started)
 
 
 def title(pid: int) -> str:
-    """Returns what a process calls itself: its command line."""
+    """Returns the title of a process, which is its command line."""
     try:
         return (
             Path(f"/proc/{pid}/cmdline")
@@ -46,13 +46,13 @@ def title(pid: int) -> str:
 
 
 def session(pid: int) -> int | None:
-    """Returns the id of a process's session, or None when it is gone."""
+    """Returns the id of a process's session; None if the process has ended."""
     fields = _stat(pid)
     return None if fields is None else int(fields[3])
 
 
 def descendants(root: int) -> list[int]:
-    """Returns all living processes that descend from a process, parents before children."""
+    """Returns all running processes that descend from a process, parents before children."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if (
@@ -71,7 +71,7 @@ def descendants(root: int) -> list[int]:
 
 
 def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
-    """Sends a signal to each process that is still there."""
+    """Sends a signal to each process that still exists."""
     for pid in pids:
         try:
             os.kill(pid, number)
@@ -84,7 +84,7 @@ def wait_until(
     seconds_max: float,
     every_seconds: float = 0.1,
 ) -> bool:
-    """Returns whether a condition came true before the deadline; looks again and again."""
+    """Returns whether a condition became true before the deadline, by polling."""
     deadline = time.monotonic() + seconds_max
     while not condition():
         if time.monotonic() >= deadline:
@@ -94,8 +94,8 @@ def wait_until(
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of every descendant whose own parent dies, so that it can be
-    ended.
+    """Makes this process the parent of every descendant whose parent dies, so that it can end these
+    processes.
     """
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""Brings a started Airflow to the point where a task triggered by a person runs at once."""
+"""Prepares a started Airflow so that a task triggered by a user runs immediately."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def make_ready(
     say: Callable[[str], None],
     stopping: threading.Event,
 ) -> bool:
-    """Waits until components are healthy, the API warm, the pool there and the DAGs known; False
-    when told to stop.
+    """Waits until components are healthy, the API is warmed up, the pool exists and the DAGs are
+    parsed; False if told to stop.
     """
 
     def until(condition: Callable[[], bool], seconds_max: float = 1e9) -> bool:
@@ -63,8 +63,8 @@ def make_ready(
 
 
 def _dags_known(config: Config, address: str, token: str) -> bool:
-    """Returns whether every file of the dags folder has become the DAG of its name, or there is an
-    import error.
+    """Returns whether every file in the dags folder has become the DAG with its name, or an import
+    error exists.
     """
     wanted = {path.stem for path in dags_folder(config).glob("*.py")}
     known, errors = (

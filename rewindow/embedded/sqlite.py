@@ -1,14 +1,13 @@
-"""Airflow's SQLite database under several processes: writers wait for each other, and never find
-out too late.
+"""Airflow's SQLite database with several processes: writers wait for each other instead of failing.
 
-Airflow opens a savepoint, reads, then writes. With SQLite the read fixes what the transaction sees;
-if another process commits before the write, the write fails at once with "database is locked",
-however long the timeout. Creating a backfill beside a busy scheduler failed so. Taking the write
-lock before the savepoint makes it wait instead.
+Airflow opens a savepoint, reads, then writes. In SQLite the read fixes the snapshot of the
+transaction. If another process commits before the write, the write fails immediately with "database
+is locked", regardless of the timeout. For example, creating a backfill next to a busy scheduler
+failed. Acquiring the write lock before the savepoint makes it wait instead.
 
 The API server writes its audit log in its event loop. If a request that has the write lock needs
-that loop to commit, both wait for ever: two clicks at one moment froze Airflow until the timeout.
-So a thread of its own writes the log.
+that loop to commit, both wait forever: two simultaneous clicks froze Airflow until the timeout. So
+a separate thread writes the log.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ __all__ = ["create_metadata_engine"]
 
 
 def write_local_settings(home: Path) -> None:
-    """Makes Airflow create its engine here; `config/airflow_local_settings.py` is Airflow's own
-    place for that.
+    """Makes Airflow create its database engine with this module, through its hook
+    `config/airflow_local_settings.py`.
     """
     folder = home / "config"
     folder.mkdir(exist_ok=True, mode=0o700)
@@ -45,7 +44,7 @@ def create_metadata_engine(
     engine_args: dict[str, Any],
     connect_args: dict[str, Any],
 ) -> Any:
-    """Returns Airflow's SQLAlchemy engine; its signature is Airflow's."""
+    """Returns Airflow's SQLAlchemy engine. Airflow prescribes the signature."""
     from sqlalchemy import create_engine, event
     from sqlalchemy.orm import Session
 
@@ -63,7 +62,9 @@ def _take_write_lock(connection: Any, name: str) -> None:
 
 
 def _write_log_elsewhere(session: Any, context: object, instances: object) -> None:
-    """Takes the audit log's entries out of a session that is about to write in an event loop."""
+    """Removes the entries of the audit log from a session that is about to write in an event
+    loop.
+    """
     entries = [entry for entry in session.new if type(entry).__module__ == _LOG_MODULE]
     if entries and _is_in_event_loop():
         bind = session.get_bind()

@@ -1,4 +1,4 @@
-"""The file by which the supervisor tells other processes what it is doing."""
+"""The file in which the supervisor reports its status to other processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAILED = "failed"
 
 @dataclass(frozen=True)
 class SupervisorStatus:
-    """What the supervisor last said of itself; pid and start time name a process also after its pid
+    """The last status of the supervisor. Pid and start time identify a process even after its pid
     is reused.
     """
 
@@ -30,18 +30,18 @@ class SupervisorStatus:
 
     @property
     def alive(self) -> bool:
-        """Whether the supervisor that wrote this still runs."""
+        """Whether the supervisor that wrote this is still running."""
         return is_alive(self.pid, self.started)
 
     def write(self, home: Path) -> None:
-        """Replaces the file in one step."""
+        """Replaces the file atomically."""
         draft = home / "supervisor.json.new"
         draft.write_text(json.dumps(asdict(self), indent=2))
         draft.replace(home / "supervisor.json")
 
 
 def read_status(home: Path) -> SupervisorStatus | None:
-    """Returns what the last supervisor of this home wrote, or None when there was none.
+    """Returns the status that the last supervisor of this home wrote; None if there was none.
 
     Raises:
         RewindowError: the file is damaged.

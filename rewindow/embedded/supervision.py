@@ -1,5 +1,5 @@
-"""The detached process that keeps Airflow's components alive; `python -m rewindow.embedded` runs
-it.
+"""The detached process that keeps Airflow's components running; `python -m rewindow.embedded`
+starts it.
 """
 
 from __future__ import annotations
@@ -30,15 +30,18 @@ from rewindow.settings.config import Config
 
 _LOOK_SECONDS = 0.3
 _STOP_SECONDS = 4.0
-"""Triggerer and DAG processor may wait longer for a child that has just begun, and have nothing to
-lose."""
+"""Triggerer and DAG processor may wait longer for a child that has just started, and have nothing
+to lose.
+"""
 _TASK_SECONDS = 9.0
-"""A task gives its job five seconds, and its worker takes a few more to tell how it has ended."""
+"""A task waits five seconds for its job to end, and its worker needs a few more to report its
+end.
+"""
 _SETTLE_SECONDS = 2.0
 
 
 class Supervisor:
-    """Starts the components, starts again what dies, ends everything when told to."""
+    """Starts the components, restarts dead ones, and ends all of them when requested."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -71,8 +74,8 @@ class Supervisor:
         return 0
 
     def _migrate(self) -> bool:
-        """Returns whether the database has this Airflow's tables; asks Airflow only after an
-        installation.
+        """Returns whether the database has the tables of this Airflow version. Runs the migration
+        only after an installation.
         """
         marker = self.home / "migrated"
         wanted = f"{airflow_version()} {sys.prefix}"
@@ -101,9 +104,7 @@ class Supervisor:
         return False
 
     def _prepare(self) -> None:
-        """Begins to bring Airflow to the point where it is ready; what was begun before does not
-        count any more.
-        """
+        """Starts to prepare Airflow, and cancels an earlier preparation."""
         self._cancelled.set()
         self._cancelled = threading.Event()
         self._prepared = threading.Event()
@@ -120,8 +121,8 @@ class Supervisor:
             prepared.set()
 
     def _is_healthy(self) -> bool:
-        """Returns whether all components run and have given a sign of life since the youngest of
-        them began.
+        """Returns whether all components are running and have sent a heartbeat since the newest of
+        them started.
         """
         youngest = max(component.began_at for component in self.components)
         return all(component.process for component in self.components) and not unwell(
@@ -141,7 +142,7 @@ class Supervisor:
             self._tell("; ".join(changes))
         elif self.state != READY and self._prepared.is_set():
             self._tell("ready", READY)
-        # A component that died leaves its children; they are found by the session that it led.
+        # The children of a dead component are found by the session that it led.
         dead_sessions: dict[int, str] = {}
         for component in self.components:
             dead_sessions |= component.dead_sessions
@@ -150,8 +151,8 @@ class Supervisor:
         _reap_adopted({component.process.pid for component in self.components if component.process})
 
     def _stop(self) -> None:
-        """Ends everything: first the tasks, which tell the API server that they go on later, in the
-        same try.
+        """Ends everything, the tasks first. They report to the API server that they resume later,
+        in the same try.
         """
         say("stopping")
         self._cancelled.set()
@@ -179,8 +180,8 @@ class Supervisor:
         return not descendants(os.getpid())
 
     def _tell(self, message: str = "", state: str = "") -> None:
-        """Says a line, and keeps it and the state where others read them; a failure's line stays
-        until all is well.
+        """Logs a line, and stores it and the state for other processes. The line of a failure stays
+        until all components are healthy.
         """
         identities = {component.name: component.identity for component in self.components}
         with self._telling:
@@ -206,7 +207,7 @@ def say(line: str) -> None:
 
 
 def main() -> int:
-    """Returns the exit code of a supervisor for the settings in force."""
+    """Runs a supervisor for the current settings, and returns its exit code."""
     os.umask(0o077)
     config = Config.load()
     if os.fork():
@@ -219,7 +220,7 @@ def main() -> int:
 
 
 def _reap_adopted(mine: set[int]) -> None:
-    """Collects ended children that are no component, so that no zombies stay."""
+    """Reaps ended child processes that are not components, so that no zombies remain."""
     for pid in _zombies():
         if pid not in mine:
             try:
