@@ -1,8 +1,9 @@
-"""`rewindow compare`: new code beside what was recorded of an application, as a candidate replay
-and a certificate.
+"""`rewindow compare`: compares new code with the recorded results of an application, by a candidate
+replay and a certificate.
 
-It makes candidates and certifies them. On a sample of the keys, what was recorded is of all keys:
-so the code in the folders of applications is computed on the same sample, and the two are compared.
+It creates candidates and certifies them. The recorded results are for all keys, so they cannot be
+compared with results for a sample of the keys. In that case the code in the folders of applications
+is computed on the same sample, and the two candidates are compared.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from rewindow.windows import WindowRange, parse_time
 
 @dataclass(frozen=True)
 class _Sample:
-    """What a candidate is computed on; everything by default.
+    """Input of a candidate; everything by default.
 
     Attributes:
-        windows: so many windows, from the first of the range on.
-        fraction: part of the keys, above 0 and up to 1.
+        windows: number of windows, from the first of the range on.
+        fraction: share of the keys, above 0 and up to 1.
         key: columns of the key, in every input that has them; by default the `keys` of each stream.
     """
 
@@ -47,10 +48,10 @@ class _Sample:
     key: Sequence[str] = ()
 
     def check(self) -> None:
-        """Refuses what is no sample.
+        """Checks that the values define a sample.
 
         Raises:
-            InputError: names the value.
+            InputError: names the wrong value.
         """
         if self.windows is not None and self.windows < 1:
             raise InputError(
@@ -70,7 +71,7 @@ class _Sample:
 
 @dataclass
 class _Range:
-    """What is asked for, by windows or times; both ends may be left open."""
+    """The requested range, by windows or times; both ends may be open."""
 
     first: int | None = None
     last: int | None = None
@@ -96,7 +97,7 @@ class _Range:
 
 @dataclass
 class _Candidates:
-    """Makes candidates like a recorded replay and runs them to their end."""
+    """Creates candidates with the options of a recorded replay and runs them to their end."""
 
     config: Config
     like: Plan
@@ -105,7 +106,7 @@ class _Candidates:
     made: list[str] = field(default_factory=list)
 
     def run(self, candidate: Candidate, code: Location | None) -> Plan:
-        """Returns the plan of a candidate that has ended."""
+        """Runs a candidate to its end and returns its plan."""
         replay_id = f"candidate-{self.like.application}-{uuid.uuid4().hex[:8]}"
         request = replace(
             _as_it_was(self.like, self.windows),
@@ -139,31 +140,33 @@ def compare(  # noqa: PLR0913 - each is an option of the verb
     tolerance: float | None = None,
     listener: Listener | None = None,
 ) -> Certificate:
-    """Replays a range with new code as a candidate, and returns the certificate against what was
-    recorded (O137).
+    """Replays a range with new code as a candidate, and returns the certificate of the comparison
+    with the recorded results.
 
-    Neither side is changed by it (O141), and the candidate stays beside other replays until it is
-    purged.
+    The comparison changes neither side, and the candidate is kept alongside other replays until it
+    is purged.
 
     Args:
-        config: settings in force.
+        config: current settings.
         application: its name.
-        code: a file, or a revision of git; by default what lies in the folders of applications.
+        code: a file, or a revision of git; by default the code in the folders of applications.
         against: a replay's id, or "published".
         outputs: compare only these outputs and error tables.
-        first, last, from_time, to_time: the range, as for a replay; by default all that was
+        first, last, from_time, to_time: the range, as for a replay; by default everything that was
             recorded.
-        sample_windows: only so many windows, from the first of the range on.
-        keys: only this part of the keys, above 0 and up to 1. The code in the folders of
-            applications is computed on it too, and takes the place of what was recorded.
+        sample_windows: only this number of windows, from the first of the range on.
+        keys: only this share of the keys, above 0 and up to 1. The code in the folders of
+            applications is also computed on it, and its results replace the recorded ones.
         key: columns of the key, in every input that has them; by default the `keys` of each stream.
         tolerance: see certify.
-        listener: is told what happens.
+        listener: receives the progress.
 
     Raises:
-        InputError: nothing is recorded; the code is not there, or lacks an output; the sample
-            cannot be.
+        InputError: no results are recorded; the code does not exist, or lacks an output; the sample
+            is invalid.
         RewindowError: see replay and certify.
+
+    Rules: O137, O141
     """
     sample = _Sample(sample_windows, keys, key)
     sample.check()
@@ -210,8 +213,8 @@ def _code(
 
 
 def _recorded(config: Config, application: str, against: str) -> Plan:
-    """Returns the plan of what was recorded: of a replay, or of the newest publication that
-    stands.
+    """Returns the plan of the recorded results: of a replay, or of the newest effective
+    publication.
     """
     ledger = Ledger.open(config.ledger_url)
     if against != PUBLISHED:
@@ -233,8 +236,8 @@ def _recorded(config: Config, application: str, against: str) -> Plan:
 
 
 def _as_it_was(plan: Plan, windows: WindowRange) -> ReplayRequest:
-    """Returns a request for windows that are computed as they were recorded, from the same start
-    state.
+    """Returns a request to compute windows with the options and the start state with which they
+    were recorded.
     """
     request = ReplayRequest(
         plan.application,
@@ -248,18 +251,20 @@ def _as_it_was(plan: Plan, windows: WindowRange) -> ReplayRequest:
 
 
 def _to_compute(plan: Plan, asked: WindowRange) -> WindowRange:
-    """Returns what is computed for the windows asked for: from the replay's own start on, where
-    that was chosen.
+    """Returns the windows to compute for the requested ones. If the replay's start state was chosen
+    by the user, they start at the replay's start.
     """
     is_chosen = plan.start.source == "replay" or "--initial-state" in plan.options
     return WindowRange(plan.first, asked.last) if is_chosen and asked.first > plan.first else asked
 
 
 def _keys(config: Config, plan: Plan, sample: _Sample) -> dict[str, list[str]]:
-    """Returns the key of each input that is sampled (O142).
+    """Returns the key of each input that is sampled.
 
     Raises:
-        InputError: no input has one.
+        InputError: no input has a key.
+
+    Rules: O142
     """
     if sample.fraction is None:
         return {}
@@ -281,11 +286,11 @@ def _keys(config: Config, plan: Plan, sample: _Sample) -> dict[str, list[str]]:
 
 
 def _check_outputs(recorded: Plan, new: Plan, chosen: Sequence[str]) -> None:
-    """Refuses new code without an output that was recorded, unless others were chosen: it would go
-    unnoticed.
+    """Checks that the new code has all recorded outputs, or all chosen ones, because a missing
+    output would not be noticed.
 
     Raises:
-        InputError: names it.
+        InputError: names the missing output.
     """
     gone = set(names_of(recorded.outputs)) - set(names_of(new.outputs))
     lacking = sorted(gone & set(chosen) if chosen else gone)

@@ -1,9 +1,11 @@
-"""`rewindow check-determinism`: a sample, computed in several ways that must not show in any port
-(R79, R86).
+"""`rewindow check-determinism`: computes a sample in several ways, which must not change the output
+of any port.
 
 The ways: all windows in one commit group; in small groups; in one group with the inputs' rows in
-another order and in other parts. Every port is staged and compared, so the first that differs names
-its operator.
+another order and other partitions. Every port is staged and compared, so the first one that differs
+identifies its operator.
+
+Rules: R79, R86
 """
 
 from __future__ import annotations
@@ -34,10 +36,10 @@ class SampleWay(NamedTuple):
     """A way to compute the sample.
 
     Attributes:
-        words: what differs from the first way.
-        sample_seed: of the order of the rows; 0 leaves it as it is recorded.
-        why: what a difference shows.
-        hint: where to look then.
+        words: difference from the first way.
+        sample_seed: seed for the order of the rows; 0 keeps the recorded order.
+        why: meaning of a difference.
+        hint: where to look for its cause.
     """
 
     words: str
@@ -49,12 +51,12 @@ class SampleWay(NamedTuple):
 
 @dataclass(frozen=True)
 class Determinism:
-    """What the check has come to: every port was the same in all ways.
+    """Result of the check: every port was the same in all ways.
 
     Attributes:
-        windows: of the sample, first and last.
-        seed: chooses group borders and order of rows; the same one repeats the check.
-        ways: each way's words, with the verdict of the certificate that compares it with the first.
+        windows: first and last window of the sample.
+        seed: determines group borders and order of rows; the same seed repeats the check.
+        ways: the text of each way, with the verdict of its comparison with the first one.
     """
 
     application: str
@@ -63,7 +65,7 @@ class Determinism:
     ways: tuple[tuple[str, str], ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Returns it for programs (docs/json.md)."""
+        """Returns plain values for programs (docs/json.md)."""
         first, last = self.windows
         ways = [{"way": words, "verdict": verdict} for words, verdict in self.ways]
         return {
@@ -84,21 +86,21 @@ def check_determinism(
     listener: Listener | None = None,
     **replay_options: Unpack[ReplayOptions],
 ) -> Determinism:
-    """Replays the first windows of a range in several ways and compares every port of every window
-    (R86).
+    """Replays the first windows of a range in several ways and compares every port of every window.
 
     Args:
-        config: settings in force.
+        config: current settings.
         application: its name.
-        sample_windows: how many windows, from the first of the range on.
-        seed: chooses group borders and order of rows; a new one by default.
-        listener: is told what happens.
+        sample_windows: number of windows, from the first of the range on.
+        seed: determines group borders and order of rows; by default a new one.
+        listener: receives the progress.
         replay_options: see plan.
 
     Raises:
-        NotDeterministicError: names the first operator, port and window that differ, and what they
-            depend on.
+        NotDeterministicError: names the first operator, port and window that differ, and the cause.
         RewindowError: see plan and replay.
+
+    Rules: R86
     """
     request = ReplayRequest(application, **replay_options)
     return verify_sample(
@@ -119,13 +121,16 @@ def verify_sample(
     listener: Listener | None = None,
     seed: int | None = None,
 ) -> Determinism:
-    """Does the same for a request that is planned already; the replays that it makes are deleted
+    """Runs the same check for a request that is already planned. Its replays are deleted
     afterwards.
 
-    They run exactly once unless operators declare another mode: then no other is allowed (R3).
+    They run exactly once unless operators declare another mode, because then no other mode is
+    allowed.
 
     Raises:
         NotDeterministicError: see check_determinism.
+
+    Rules: R3
     """
     told = listener or Silent()
     plan = draft.plan
@@ -165,7 +170,7 @@ def verify_sample(
 
 
 def ways(count: int, seed: int) -> list[SampleWay]:
-    """Returns the ways: as one group, then what must not show."""
+    """Returns the ways: first in one group, then ways that must have the same results."""
     size = random.Random(seed).randint(max(1, count // 8), max(1, count // 2))
     return [
         SampleWay(
@@ -211,7 +216,7 @@ class _Runs:
     tuples: int = 0
 
     def run(self, way: SampleWay) -> str:
-        """Returns the id of a replay of the sample in a way."""
+        """Replays the sample in a way and returns the id of the replay."""
         self.ids.append(f"verify-{uuid.uuid4().hex[:8]}")
         self.told.note(f"verify: windows {self.sample.first} to {self.sample.last} {way.words}")
         request = replace(self.sample, group_windows=way.group_windows, sample_seed=way.sample_seed)
@@ -221,16 +226,14 @@ class _Runs:
         return self.ids[-1]
 
     def why(self, first: SampleWay, base: str, way: SampleWay) -> SampleWay:
-        """Returns what a difference shows: nothing of the way, where the first one does not repeat
-        itself either.
+        """Returns the way that explains a difference. If the first way does not repeat its own
+        results, it is the first one.
         """
         return way if certify(self.config, base, self.run(first)).equal else first
 
 
 def _worst(verdicts: Sequence[tuple[str, str]]) -> str:
-    """Returns the verdict that claims the least: equal, unless floats lie within a tolerance
-    only.
-    """
+    """Returns the weakest verdict: equal, unless floats are equal only within a tolerance."""
     return max((verdict for _, verdict in verdicts), key=len)
 
 
@@ -245,7 +248,7 @@ def different(
     way: SampleWay,
     seed: int,
 ) -> NotDeterministicError:
-    """Returns the error that names the first port that differs, with some rows of each side."""
+    """Returns the error about the first port that differs, with some rows of each side."""
     found = certificate.first_difference
     assert found is not None, "what differs is named"
     plan = Ledger.open(config.ledger_url).replays.get(base).read_plan()

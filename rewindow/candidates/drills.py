@@ -136,7 +136,7 @@ def drill(
     one.
 
     Args:
-        config: settings in force.
+        config: current settings.
         application: its name.
         modes: recovery modes of operators without a mode, tested one after the other. By default
             the mode of the replay options.

@@ -1,6 +1,4 @@
-"""The code that a comparison tries: an application's file, or its folder as it was at a revision of
-git.
-"""
+"""The new code of a comparison: an application's file, or its folder at a revision of git."""
 
 from __future__ import annotations
 
@@ -19,16 +17,16 @@ from rewindow.settings.config import Config
 
 @contextmanager
 def new_code(config: Config, application: str, given: str) -> Iterator[tuple[Path, str]]:
-    """Gives a folder with the code as `APPLICATION.py` and what it imports from its folder; and its
-    source in words.
+    """Yields a folder with the code as `APPLICATION.py` and the modules that it imports from its
+    folder, and a text about its source.
 
     Args:
-        config: settings in force.
+        config: current settings.
         application: its name.
-        given: a file, or a revision of the repository in which the application's file lies.
+        given: a file, or a revision of the repository with the application's file.
 
     Raises:
-        InputError: it is neither, or the application is not there.
+        InputError: it is neither, or the application does not exist.
     """
     with TemporaryDirectory(prefix="rewindow-code-") as scratch:
         folder = Path(scratch)
@@ -59,7 +57,7 @@ def new_code(config: Config, application: str, given: str) -> Iterator[tuple[Pat
 
 
 def _folder_of(config: Config, application: str, given: str) -> Path:
-    """Returns the folder of the settings with the application's file."""
+    """Returns the folder in the settings that contains the application's file."""
     found = [folder for folder in config.applications if (folder / f"{application}.py").is_file()]
     if not found:
         raise _neither(
@@ -77,15 +75,15 @@ def _extract(folder: Path, commit: str, target: Path) -> None:
         TemporaryDirectory(prefix="rewindow-code-") as scratch,
         tarfile.open(fileobj=io.BytesIO(archive)) as tar,
     ):
-        # Early versions of Python 3.11 have no filter for what git has packed, and take no argument
-        # for one.
+        # Early versions of Python 3.11 have no filter for archives, and the method accepts no
+        # argument for one.
         tar.extraction_filter = getattr(tarfile, "data_filter", None)
         tar.extractall(scratch)
         _copy(Path(scratch), target)
 
 
 def _git(folder: Path, *words: str) -> bytes | None:
-    """Returns what git prints, None where it fails or is not there."""
+    """Returns the output of git; None if git fails or is not installed."""
     try:
         done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, check=False)
     except OSError:
@@ -94,7 +92,7 @@ def _git(folder: Path, *words: str) -> bytes | None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copies what can be imported from a folder: its modules and packages."""
+    """Copies the importable files of a folder: its modules and packages."""
     for path in (*source.glob("*.py"), *source.glob("*/*.py")):
         inside = target / path.relative_to(source)
         inside.parent.mkdir(exist_ok=True)

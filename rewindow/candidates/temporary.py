@@ -13,11 +13,13 @@ from rewindow.settings.config import Config
 
 @contextmanager
 def temporary_replays(config: Config, again: str) -> Iterator[list[str]]:
-    """Deletes the replays whose ids are in the list when it is left, with their containers.
+    """Yields a list, and deletes the replays whose ids are in it, with their containers, when the
+    context ends.
 
     Args:
         config: settings in force.
-        again: command that starts over; an error that names a deleted replay has it as a hint.
+        again: command that starts over; it replaces the hint of an error that names a deleted
+            replay.
     """
     ids: list[str] = []
     try:
