@@ -1,5 +1,5 @@
-"""Playback: a recorded stream sent once more, at its recorded pace, faster, or as fast as it can be
-read.
+"""Playback: sends a recorded stream again, at its recorded pace, at another pace, or as fast as
+possible.
 """
 
 from rewindow.playback.player import PlaybackStopped, play

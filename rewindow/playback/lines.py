@@ -1,4 +1,6 @@
-"""Tuples as JSON lines: an object each, with window id, offset, arrival and the event columns."""
+"""Formats tuples as JSON lines: one object each, with window id, offset, arrival and the event
+columns.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,14 @@ from rewindow.storage.python_rows import python_rows
 def json_lines(rows: pa.Table) -> list[bytes]:
     r"""Returns a line for each row, with its line end.
 
-    Times are text in ISO 8601, always with microseconds so that the text sorts as they do; decimals
-    are text with all their digits, bytes text in base 64. JSON has no NaN and no infinity: these
-    are text too, as other programs write them.
+    Times are text in ISO 8601, always with microseconds, so that they sort correctly as text.
+    Decimals are text with all their digits, and bytes are text in base 64. NaN and infinity, which
+    JSON lacks, are also text, in the format of other programs.
 
     >>> json_lines(pa.table({"window_id": [7], "key": ["é"], "delay": [float("nan")]}))
     [b'{"window_id":7,"key":"\xc3\xa9","delay":"NaN"}\n']
     """
-    # Most streams have no floats. Only where they have are all values looked at one by one.
+    # Most streams have no floats. Values are checked one by one only if the schema has floats.
     floats = any(_has_floats(field.type) for field in rows.schema)
     values = map(finite, python_rows(rows)) if floats else python_rows(rows)
     return [_ENCODER.encode(row).encode() + b"\n" for row in values]

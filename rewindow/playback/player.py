@@ -1,9 +1,10 @@
-"""`play`: sends the tuples of a recorded stream again, each when it is due; no JVM.
+"""`play`: sends the tuples of a recorded stream again, each when it is due. Starts no JVM.
 
-A tuple is due at `(its arrival - the first arrival) / speed` after the first one was sent: every
-wait of the recording takes its part of the speed, also that of a timer which a Heartbeat made (H14,
-H51). One sent late changes nothing for those behind it: they keep their own times, so that delays
-do not add up.
+A tuple is due at `(its arrival - the first arrival) / speed` after the first one was sent. The
+speed applies to every wait in the recording, also to that of a timer that a Heartbeat created. A
+tuple that is sent late does not shift the tuples after it, so delays do not add up.
+
+Rules: H14, H51
 """
 
 from __future__ import annotations
@@ -42,21 +43,22 @@ from rewindow.windows import (
 )
 
 PART_TUPLES = 20_000
-"""Tuples that are read and made into lines at once; a window with more is one part."""
+"""Number of tuples that are read and formatted at once; a window with more tuples is one part."""
 SEND_TUPLES = 1_000
-"""Tuples that are sent at once at most: of more, the last one would wait for the first one's
-reader."""
+"""Largest number of tuples that are sent at once. With more, the last one would wait until the
+reader has received the first one.
+"""
 _SAY_S = 10.0
 _Between = tuple[int | None, int | None]
-"""From (inclusive) and to (exclusive), microseconds of arrival; None for no bound."""
+"""From (inclusive) and to (exclusive), microseconds of arrival; None means no limit."""
 
 
 class PlaybackStopped(Interrupted):
-    """The reader has gone, or the user has stopped it.
+    """The reader has disconnected, or the user has stopped the playback.
 
     Attributes:
-        report: what was sent until then.
-        by_reader: whether it was the reader.
+        report: report of the tuples sent until then.
+        by_reader: whether the reader has disconnected.
     """
 
     def __init__(
@@ -74,17 +76,17 @@ class PlaybackStopped(Interrupted):
 
 
 class Clock(Protocol):
-    """What a playback keeps time by."""
+    """The clock of a playback."""
 
     def now(self) -> float:
-        """Returns seconds, from anywhere on."""
+        """Returns seconds since an arbitrary time."""
 
     def wait_until(self, moment: float) -> None:
-        """Returns at that moment, or at once if it has passed."""
+        """Returns at a given time, or immediately if it has passed."""
 
 
 class _MachineClock:
-    """The machine's own, which nobody sets."""
+    """The machine's monotonic clock, which is never set back."""
 
     def now(self) -> float:
         return time.monotonic()
@@ -114,25 +116,25 @@ def play(  # noqa: PLR0913 - each is an option of the verb
     listener: Listener | None = None,
     clock: Clock | None = None,
 ) -> PlaybackReport:
-    """Sends a recorded or published stream as JSON lines, as it was when this began.
+    """Sends a recorded or published stream as JSON lines, in its state at the time of the call.
 
     Args:
-        config: settings in force.
+        config: current settings.
         stream: its name.
-        target: takes the lines, see `rewindow.playback`.
-        speed: how many times as fast as recorded; None for as fast as possible.
+        target: receives the lines, see `rewindow.playback`.
+        speed: multiple of the recorded speed; None for as fast as possible.
         first, last: the range, window ids, closed; by default all sealed windows.
         from_time, to_time: the range as times in ISO 8601, half-open: only tuples that arrived in
-            it are sent. They win over window ids.
-        listener: told where the playback is, and of windows that are missing.
-        clock: the machine's unless given.
+            it are sent. They override window ids.
+        listener: receives the progress, and warnings about missing windows.
+        clock: by default the machine's clock.
 
     Raises:
-        InputError: the stream was never recorded; the speed is not above zero.
-        RangeError: the range is empty or reversed, or nothing is sealed in it.
-        TableError: the stream does not hold what was sealed.
-        PlaybackStopped: the reader has gone, or the user has stopped it; the hint says how to go
-            on.
+        InputError: the stream was never recorded, or the speed is not above zero.
+        RangeError: the range is empty or reversed, or no window in it is sealed.
+        TableError: the stream's tuples do not match its seals.
+        PlaybackStopped: the reader has disconnected, or the user has stopped the playback; the hint
+            shows how to resume.
     """
     if speed is not None and not (speed > 0 and math.isfinite(speed)):
         raise InputError(
@@ -218,7 +220,7 @@ def _asked(
 
 
 def _parts(data: Table, seals: pa.Table, between: _Between) -> Iterator[_Part]:
-    """Gives the tuples of sealed windows in their order, the next part read while one is sent."""
+    """Yields the tuples of sealed windows in order. The next part is read while one is sent."""
     with ThreadPoolExecutor(1) as pool:
         ahead = None
         for rows in _cut(seals):
@@ -231,7 +233,7 @@ def _parts(data: Table, seals: pa.Table, between: _Between) -> Iterator[_Part]:
 
 
 def _cut(seals: pa.Table) -> Iterator[pa.Table]:
-    """Gives seals in stretches of windows with about PART_TUPLES tuples."""
+    """Yields seals in runs of windows with about PART_TUPLES tuples."""
     number = np.cumsum(seals["tuples"].to_numpy()) // PART_TUPLES
     begins = np.concatenate(([0], np.flatnonzero(np.diff(number)) + 1, [len(number)]))
     for begin, end in zip(begins[:-1].tolist(), begins[1:].tolist(), strict=True):
@@ -245,8 +247,8 @@ def _read(data: Table, seals: pa.Table, between: _Between) -> _Part:
         t=data,
     )
     rows = in_order(found.select(data.schema.names), "window_id", "arrived_at", "offset")
-    # Rows are in the order of windows: the positions left and right of a window's id show how many
-    # tuples it has.
+    # Rows are in the order of windows, so the left and right positions of a window's id show how
+    # many tuples it has.
     ids = seals["window_id"].to_numpy()
     counts = seals["tuples"].to_numpy()
     windows_of_rows = rows["window_id"].to_numpy()
@@ -293,7 +295,7 @@ class _Player:
         self._sent_us = -(2**63)
 
     def play(self, parts: Iterator[_Part]) -> PlaybackReport:
-        """Sends everything and returns what was done."""
+        """Sends everything and returns the report."""
         try:
             for part in parts:
                 self._play(part)
@@ -336,7 +338,7 @@ class _Player:
                 self._say(int(part.arrived_us[end - 1]))
 
     def _count(self, part: _Part, due: npt.NDArray[np.float64], at: int, end: int) -> float:
-        """Counts tuples as sent and returns the time."""
+        """Counts tuples as sent and returns the current time."""
         sent = self._clock.now()
         if end > at:
             self._delays.add(sent - due[at:end])
@@ -345,8 +347,8 @@ class _Player:
         return sent
 
     def _due(self, arrived_us: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Returns when tuples are due; one that arrived before an earlier one, with it: time does
-        not go back.
+        """Returns the times when tuples are due. A tuple that arrived before an earlier one is due
+        at the same time, because time does not go back.
         """
         if self._first_us is None:
             self._first_us = int(arrived_us[0])

@@ -1,4 +1,4 @@
-"""What a playback did, and how much later than due its tuples were sent (the jitter)."""
+"""Report of a playback, with the delays of its tuples (the jitter)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ import numpy.typing as npt
 from rewindow.windows import WindowRange
 
 _EDGES = np.geomspace(1e-6, 1e5, 1101)
-"""Bounds of the bins in seconds, a hundred for each factor of ten: a quantile is right within 2.4
-%."""
+"""Bounds of the bins in seconds, a hundred per factor of ten: a quantile is accurate within
+2.4 %.
+"""
 
 
 class Delays:
-    """Counts how much later than due tuples were sent, in memory that does not grow with them."""
+    """Histogram of delays, with constant memory."""
 
     def __init__(self) -> None:
         self._bins = np.zeros(len(_EDGES) + 1, dtype=np.int64)
         self.largest = 0.0
 
     def add(self, seconds: npt.NDArray[np.float64]) -> None:
-        """Counts the delays of some tuples."""
+        """Adds the delays of some tuples."""
         self._bins += np.bincount(
             np.searchsorted(_EDGES, seconds, "right"),
             minlength=len(self._bins),
@@ -41,20 +42,21 @@ class Delays:
 
 @dataclass(frozen=True)
 class PlaybackReport:
-    """A playback that has ended.
+    """Report of a playback that has ended.
 
     Attributes:
         stream: its name.
-        windows: the range that was asked for.
-        missing: windows of it that are not sealed; nothing was sent for them.
-        tuples: tuples sent.
-        speed: how many times as fast as recorded; None for as fast as possible.
-        recorded_s: seconds from the first tuple's arrival to the last one's, as they were recorded.
-        seconds: seconds that it took to send them.
-        delay_s: seconds later than due: of half of the tuples at most `median`, of 99 in 100 at
-            most `p99`, of all at most `largest`; None for as fast as possible, where nothing is
-            due.
-        is_complete: whether everything was sent; else the reader went, or the user stopped it.
+        windows: the requested range.
+        missing: number of its windows that are not sealed; they have no tuples to send.
+        tuples: number of tuples sent.
+        speed: multiple of the recorded speed; None for as fast as possible.
+        recorded_s: recorded seconds from the first tuple's arrival to the last one's.
+        seconds: duration of the playback.
+        delay_s: delays in seconds: at most `median` for half of the tuples, at most `p99` for 99 in
+            100, at most `largest` for all; None for as fast as possible, where no tuple has a due
+            time.
+        is_complete: whether everything was sent; otherwise the reader has disconnected, or the user
+            has stopped it.
     """
 
     stream: str
@@ -75,7 +77,7 @@ class PlaybackReport:
 
 
 def delays_of(delays: Delays) -> dict[str, float]:
-    """Returns the delays as a report has them, to the microsecond."""
+    """Returns the delays in the format of a report, rounded to microseconds."""
     found = {
         "median": delays.quantile(0.5),
         "p99": delays.quantile(0.99),

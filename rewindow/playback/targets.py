@@ -1,4 +1,4 @@
-"""Where a playback sends: standard output, or whoever connects to a port of this machine."""
+"""Targets of a playback: standard output, or a reader that connects to a port of this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PORT_MAX = 65_535
 
 
 class ReaderGone(ConnectionError):
-    """The reader has gone; `taken` bytes of what was being sent were taken before."""
+    """The reader has disconnected after receiving `taken` bytes of the current data."""
 
     def __init__(self, taken: int) -> None:
         super().__init__("the reader has gone")
@@ -24,20 +24,20 @@ class ReaderGone(ConnectionError):
 
 
 class Receiver(Protocol):
-    """Takes bytes; it may block as long as its reader is busy.
+    """Receives bytes; it may block while its reader is busy.
 
     Raises:
-        ConnectionError: the reader has gone; `ReaderGone` says how many bytes were taken.
+        ConnectionError: the reader has disconnected; `ReaderGone` has the number of bytes received.
     """
 
     def __call__(self, data: bytes, /) -> object:
-        """Sends all of it."""
+        """Sends all of the data."""
 
 
 @contextmanager
 def to_stdout() -> Iterator[Receiver]:
-    """Gives the target that writes to standard output, past Python's own buffer: a tuple is there
-    when it is due.
+    """Yields a target that writes to standard output without Python's buffer, so that a tuple is
+    visible when it is due.
     """
     sys.stdout.flush()
     number = sys.stdout.fileno()
@@ -56,15 +56,15 @@ def _send(write: Callable[[memoryview], int], data: bytes) -> None:
 
 @contextmanager
 def on_port(port: int, say: Callable[[str], None] = lambda line: None) -> Iterator[Receiver]:
-    """Listens on a port of this machine only, waits for one reader, and gives the target that sends
-    to it.
+    """Listens on a port of this machine only, waits for one reader, and yields the target that
+    sends to it.
 
     Args:
-        port: its number; 0 takes a free one.
-        say: told the port, before the wait.
+        port: port number; 0 selects a free one.
+        say: called with a line about the port before the wait.
 
     Raises:
-        InputError: there is no such port.
+        InputError: the port number is invalid.
         ResourceError: the port is in use, or may not be used.
     """
     if not 0 <= port <= PORT_MAX:
