@@ -64,7 +64,7 @@ class Layout:
         keys: name in the graph and partition of each operator.
         inputs: operators that feed each operator, ordered by input port, then by partition.
         upstream: those of `inputs` that each operator waits for: a delay operator waits for none.
-        order: indices, each after its upstream operators.
+        order: indices of all operators, each after its upstream operators.
         leaves: operators at which a path may end, in the order of declaration.
         delays: whether an operator is a delay operator.
         is_root: whether it has no inputs.

@@ -112,12 +112,12 @@ class _Planner:
         return best
 
     def now(self, n: int) -> Value:
-        """Returns the newest value of an operator, however long ago it ended the window."""
+        """Returns the newest value of an operator, even if it ended the window long ago."""
         window = self.newest[n]
         value = self.value(n, window)
         before = self.values[n][window]
-        # The end times of a complete window are gone. Its value is valid until the distance to the
-        # upstream operators exceeds the timeout.
+        # The end times of a complete window are no longer stored. Its value is valid until the
+        # distance to the upstream operators exceeds the timeout.
         late = max(before.latency, self.settings.heartbeat_timeout_ms)
         if window <= self.done and value.latency <= late:
             return before

@@ -59,7 +59,7 @@ def find_paths(layout: Layout, latency: Ints, slowest: Indices) -> Paths:
 
     Args:
         layout: the operators.
-        latency: of each operator, UNKNOWN where it is not known.
+        latency: latencies of each operator, UNKNOWN where not known.
         slowest: index of each operator's slowest upstream operator, UNKNOWN without one.
     """
     parts = []

@@ -173,8 +173,9 @@ def _skews(
     """Returns the correction of each row of a container, and the correction of each heartbeat
     received until `at_ms`.
 
-    Each heartbeat is one sample, whatever its number of rows. The correction is the average of the
-    newest samples up to a row's own heartbeat, in order of receipt, then of sending (L6, L7).
+    Each heartbeat is one sample, independent of its number of rows. The correction is the average
+    of the newest samples up to a row's own heartbeat, in order of receipt, then of sending (L6,
+    L7).
     """
     if not settings.skew_samples:
         return np.zeros_like(own), own[:0]
