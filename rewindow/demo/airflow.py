@@ -1,5 +1,5 @@
-"""Speaks with Airflow's API as any client would: log in, trigger `replay_windows`, look at its
-tasks, approve.
+"""Client of Airflow's API: logs in, triggers `replay_windows`, reads the state of its tasks,
+approves.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Task:
 
 
 class Airflow:
-    """Airflow's API behind its login. The token is taken again when it has run out."""
+    """Airflow's API with a login. The token is renewed when it has expired."""
 
     def __init__(self, running: Running) -> None:
         self.address = running.address
@@ -40,7 +40,7 @@ class Airflow:
         self._token = ""
 
     def trigger(self, run_id: str, form: Mapping[str, Any], note: str) -> str:
-        """Triggers a run of `replay_windows` with a filled-in form, unless it is there already, and
+        """Triggers a run of `replay_windows` with a filled-in form, unless the run exists, and
         returns its id.
         """
         body = {"dag_run_id": run_id, "logical_date": None, "conf": dict(form), "note": note}
@@ -61,17 +61,17 @@ class Airflow:
         return tasks
 
     def replay_id(self, run_id: str) -> str:
-        """Returns the replay that a run's plan made; empty while it has not."""
+        """Returns the replay that a run has planned; empty before that."""
         path = f"{self._run(run_id)}/taskInstances/plan_replay/xcomEntries/replay_id"
         return str(self._ask("GET", path, missing={}).get("value") or "")
 
     def approve(self, run_id: str) -> None:
-        """Answers the request for approval of a run, as a person would on its page."""
+        """Approves the publication of a run, as a user would on its page."""
         path = f"{self._run(run_id)}/taskInstances/approve_publication/-1/hitlDetails"
         self._ask("PATCH", path, {"chosen_options": ["Approve"], "params_input": {}})
 
     def stop(self, run_id: str) -> None:
-        """Ends a run; Airflow ends its tasks, and their jobs with them."""
+        """Ends a run; Airflow ends its tasks with their jobs."""
         self._ask(
             "PATCH",
             f"{self._run(run_id)}?update_mask=state",
@@ -98,12 +98,12 @@ class Airflow:
         return f"/dags/{DAG}/dagRuns/{quote(run_id, safe='')}"
 
     def _ask(self, method: str, path: str, body: object = None, *, missing: Any = None) -> Any:
-        """Returns an answer; `missing` in place of one that is not there (404, 409) where it is
-        given.
+        """Returns an answer of the API; `missing`, if it is given, for one that does not exist
+        (404, 409).
 
         Raises:
-            ResourceError: Airflow does not answer.
-            RewindowError: it refuses.
+            ResourceError: Airflow does not respond.
+            RewindowError: Airflow rejects the request.
         """
         for fresh in (False, True):
             if fresh or not self._token:

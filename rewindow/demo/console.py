@@ -1,4 +1,4 @@
-"""What the demo says on the screen: chapters, lines with the time since the start, a spinner on a
+"""Screen output of the demo: chapters, lines with the time since the start, a spinner on a
 terminal.
 """
 
@@ -21,7 +21,7 @@ from rewindow.errors import RewindowError
 
 
 class DemoConsole:
-    """Tells what happens, line by line; every line carries the time since the start."""
+    """Prints the progress line by line, with the time since the start in every line."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or _console()
@@ -50,7 +50,7 @@ class DemoConsole:
 
     @contextmanager
     def chapter(self, name: str, words: str) -> Iterator[None]:
-        """Opens a chapter and keeps how long it took."""
+        """Starts a chapter and records its duration."""
         began = time.monotonic()
         self.console.print(f"\n[dim]{self._clock()}[/dim]  [bold]{escape(words)}[/bold]")
         self.doing(words)
@@ -60,20 +60,19 @@ class DemoConsole:
             self.chapters.append((name, round(time.monotonic() - began, 1)))
 
     def say(self, words: str, style: str = "") -> None:
-        """Says a line."""
+        """Prints a line."""
         self.console.print(f"[dim]{self._clock()}[/dim]    {escape(words)}", style=style or None)
 
     def doing(self, words: str) -> None:
-        """Shows beside the spinner what is being waited for; nothing where there is no terminal."""
+        """Shows next to the spinner what the demo waits for; does nothing without a terminal."""
         if self._status:
             self._status.update(f"[dim]{escape(words)}[/dim]")
 
     def run(self, *arguments: str) -> str:
-        """Runs one of the commands as a user would, shows what it says, and returns its standard
-        output.
+        """Runs a command like a user, shows its output, and returns its standard output.
 
         Raises:
-            RewindowError: the command failed; with its own words and exit code.
+            RewindowError: the command failed; has its message and exit code.
         """
         self.say(
             f"$ rewindow {' '.join(argument for argument in arguments if argument != '--json')}",
@@ -114,8 +113,8 @@ class DemoConsole:
 
 
 def _console() -> Console:
-    """Returns the screen: a terminal as it is, anything else, and CI, plain and wide enough for the
-    last table.
+    """Returns the console. Without a terminal, and in CI, it is plain and wide enough for the last
+    table.
     """
     plain = bool(os.environ.get("CI")) or not sys.stdout.isatty()
     return Console(

@@ -1,5 +1,5 @@
-"""Where each mode is hit: a step of the commit protocol that it is sensitive to, drawn from a seed;
-and the groups.
+"""Chooses where jobs are killed in each mode: at a step of the commit protocol that the mode is
+sensitive to, selected by a seed.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ SENSITIVE: dict[Mode, dict[Step, str]] = {
         "its own loss",
     },
 }
-"""Mode to its steps, and what is at stake when the job dies there."""
+"""Mode to its steps, with the consequence if the job dies there."""
 
 
 @dataclass(frozen=True)
 class Drill:
-    """One replay of the demo: a mode, and where its job is killed; no step: it is left alone."""
+    """One replay of the demo: a mode, and the step at which its job is killed; without a step it is
+    not killed.
+    """
 
     mode: Mode
     step: Step | None = None
@@ -53,21 +55,21 @@ class Drill:
 
     @property
     def title(self) -> str:
-        """What the replay is called."""
+        """Title of the replay."""
         return self.mode.words if self.step else "undisturbed"
 
     @property
     def crash(self) -> str | None:
-        """The crash point as the job understands it: the first attempt dies there."""
+        """The crash point in the format of the job: the first attempt dies there."""
         return f"{self.step.value}:{self.group}@1" if self.step else None
 
 
 def draw_drills(seed: int) -> list[Drill]:
-    """Returns the undisturbed replay and one drill for each mode; the same seed gives the same
-    ones.
+    """Returns the undisturbed replay and one drill for each mode; the same seed selects the same
+    drills.
 
-    The group is neither the first nor the last, so that there is something to keep and something to
-    go on with.
+    The group is neither the first nor the last, so that earlier groups are kept and later ones
+    remain to be computed.
 
     >>> draw_drills(7) == draw_drills(7)
     True
@@ -81,12 +83,12 @@ def draw_drills(seed: int) -> list[Drill]:
 
 
 def group_distance(windows: WindowRange) -> int:
-    """Returns D, windows between due checkpoints, such that a range falls into GROUPS groups that
-    end on them.
+    """Returns D, the number of windows between due checkpoints, so that a range is divided into
+    GROUPS groups that end at them.
 
-    Checkpoints fall due at multiples of D of a window's global ordinal, so the first group is what
-    is left before one. If possible one falls due at the range's end too. The example's 8,756
-    windows: 1,281 and five times 1,495.
+    Checkpoints are due at multiples of D of a window's global number, so the first group has the
+    remaining windows before one. If possible, a checkpoint is also due at the range's end. The
+    example's 8,756 windows are divided into 1,281 and five times 1,495.
 
     >>> group_distance(WindowRange(376_954, 385_709))
     1495
@@ -106,7 +108,7 @@ def group_distance(windows: WindowRange) -> int:
 
 
 def group_ends(windows: WindowRange, distance: int) -> list[int]:
-    """Returns the last windows of the groups that checkpoints at a distance make of a range.
+    """Returns the last windows of the groups of a range with checkpoints at a distance.
 
     >>> group_ends(WindowRange(8, 24), 10)
     [9, 19, 24]

@@ -1,5 +1,5 @@
-"""Event time of the same year: which flights came late, and the silence of the weather stations
-filled in two ways.
+"""Event time in the same year: late flights, and gaps of the weather stations filled in two
+ways.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def show_event_time(
     demo_console: DemoConsole,
     windows: WindowRange,
 ) -> tuple[tuple[str, str], ...]:
-    """Replays and publishes what is to be known of event time, says it, and returns pages: what
-    each shows, its path.
+    """Replays and publishes the applications about event time, prints results, and returns pages
+    with their titles and paths.
 
     Raises:
         RewindowError: a command failed.
@@ -64,7 +64,7 @@ def late_flights(config: Config, windows: WindowRange) -> list[str]:
         of_origin = [row for row in rows if row["origin"] == origin]
         late = sum(row["late"] for row in of_origin)
         flights = sum(row["flights"] for row in of_origin)
-        # Hours of few flights would win by chance.
+        # Hours with few flights could have the largest share by chance.
         busy = [row for row in of_origin if row["flights"] * 100 >= flights]
         worst = max(busy, key=lambda row: (row["late"] / row["flights"], row["hour"]))
         lines.append(
@@ -77,7 +77,7 @@ def late_flights(config: Config, windows: WindowRange) -> list[str]:
 
 
 def timers(config: Config, windows: WindowRange) -> list[str]:
-    """Returns a line about the timers that fill the weather's silence."""
+    """Returns a line about the timers in gaps of the weather."""
     sql = f"select count(*) as n from h where {IS_TIMER} and {in_windows(windows)}"
     ticks = Table.open(config.stream_table(f"{HEARTBEAT}{WEATHER}.ticks"))
     count = query(sql, h=ticks)["n"][0].as_py()
@@ -88,8 +88,8 @@ def timers(config: Config, windows: WindowRange) -> list[str]:
 
 
 def made_values(config: Config, windows: WindowRange) -> list[str]:
-    """Returns a line for each filled column of the weather: how many values are recorded, and how
-    the others came.
+    """Returns a line for each filled column of the weather: the number of recorded values, and of
+    filled ones by method.
     """
     filled = filled_stream(config, WEATHER, windows)
     if filled is None:

@@ -1,4 +1,4 @@
-"""Holds what each mode promises against the tables; a promise that is broken ends the demo."""
+"""Compares the promises of each mode with the tables; a broken promise ends the demo."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from rewindow.windows import WindowRange, to_ranges
 
 @dataclass(frozen=True)
 class Proof:
-    """What was found of one replay.
+    """Verification of one replay.
 
     Attributes:
-        certificate: against the undisturbed replay; None for that one itself.
-        sentences: what holds, in words.
+        certificate: comparison with the undisturbed replay; None for the undisturbed replay.
+        sentences: the confirmed promises, as text.
     """
 
     run: DemoRun
@@ -40,10 +40,10 @@ class Proof:
 
 
 def prove(config: Config, run: DemoRun, reference: DemoRun | None) -> Proof:
-    """Returns what was found of a replay, each promise of its mode checked.
+    """Returns the verification of a replay, after checking each promise of its mode.
 
     Args:
-        reference: the undisturbed replay; None when this is it.
+        reference: the undisturbed replay; None if this is the undisturbed replay.
 
     Raises:
         RewindowError: a promise is broken; names the windows.
@@ -67,7 +67,7 @@ def prove(config: Config, run: DemoRun, reference: DemoRun | None) -> Proof:
 
 
 class _Facts:
-    """The tables of one replay, asked."""
+    """Queries over one replay's tables."""
 
     def __init__(self, config: Config, run: DemoRun, plan: Plan, count: ReplayCount) -> None:
         self._config = config
@@ -76,10 +76,10 @@ class _Facts:
         self._count = count
 
     def claim(self, words: str, holds: bool, windows: Sequence[WindowRange] = ()) -> str:
-        """Returns the words if they hold.
+        """Returns a sentence after checking that it is true.
 
         Raises:
-            RewindowError: they do not.
+            RewindowError: it is not true.
         """
         if holds:
             return words
@@ -92,19 +92,19 @@ class _Facts:
         )
 
     def unaccounted(self) -> list[WindowRange]:
-        """Windows of an output that are neither sealed nor listed as lost."""
+        """Returns windows of an output that are neither sealed nor listed as lost."""
         missing = [(count.taken == 0) & ~count.lost for count in self._count.outputs.values()]
         return self._ranges(missing)
 
     def untouched(self) -> tuple[str, ...]:
-        """What holds of a replay that nobody disturbed."""
+        """Checks the promises for an undisturbed replay."""
         counts = self._count.summary()
         found = (counts.redone, counts.lost, counts.repeated, counts.affected)
         return (self.claim("nothing is redone, lost, repeated or affected", not any(found)),)
 
     def exactly_once(self, certificate: Certificate) -> tuple[str, ...]:
-        """Every window once, equal to the undisturbed replay, at most the killed group computed
-        again.
+        """Checks that every window exists once and equals the undisturbed replay, and that at most
+        the killed group was computed again.
         """
         counts = self._count.summary()
         redone = self._ranges([self._count.redone])
@@ -120,8 +120,8 @@ class _Facts:
         )
 
     def at_least_once(self, certificate: Certificate) -> tuple[str, ...]:
-        """Nothing lost; repeats are confined to the windows after the checkpoint that was
-        restored.
+        """Checks that nothing is lost, and that repeats are limited to the windows after the
+        restored checkpoint.
         """
         counts = self._count.summary()
         repeated = self._repeated()
@@ -141,8 +141,8 @@ class _Facts:
         )
 
     def at_most_once(self, certificate: Certificate, reference: Location) -> tuple[str, ...]:
-        """Nothing twice; what is missing in each output is exactly what is listed, and that is at
-        most one group.
+        """Checks that nothing is repeated, and that the windows missing in each output are exactly
+        those listed, at most one group.
         """
         counts = self._count.summary()
         sentences = [
@@ -176,14 +176,12 @@ class _Facts:
         return self.claim(words, certificate.equal and certificate.digest != "", differing)
 
     def _is_killed_group(self, ranges: list[WindowRange]) -> bool:
-        """Returns whether windows are those of the group in which the job was killed, and no
-        others.
-        """
+        """Returns whether windows are exactly those of the group in which the job was killed."""
         return ranges == [self.killed_group()]
 
     def killed_group(self) -> WindowRange:
-        """Windows of the group in which the job was killed: exactly once counts them, others end on
-        due checkpoints.
+        """Returns the windows of the group in which the job was killed. In exactly once, groups
+        have a fixed number of windows; otherwise they end at due checkpoints.
         """
         plan = self._plan
         number = self._run.drill.group
@@ -194,7 +192,7 @@ class _Facts:
         return WindowRange(ends[number - 1] + 1, ends[number])
 
     def _absent(self, output: str, reference: Location) -> list[WindowRange]:
-        """Windows of which the undisturbed replay has rows of an output and this one has none."""
+        """Returns windows with rows of an output in the undisturbed replay but not in this one."""
         sql = (
             "select distinct window_id from r where window_id not in (select distinct window_id "
             "from t)"
@@ -215,10 +213,10 @@ class _Facts:
 
 
 def prove_published(config: Config, replay_id: str, words: str) -> str:
-    """Returns the words if what is published equals a replay.
+    """Returns a sentence after checking that the published tables equal a replay.
 
     Raises:
-        RewindowError: it does not.
+        RewindowError: they differ.
     """
     certificate = certify(config, replay_id, "published")
     if not certificate.equal:

@@ -1,4 +1,4 @@
-"""The demo's page: four replays of one year beside each other."""
+"""The page of the demo, with four replays of one year next to each other."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def build_demo_page(
     chapters: Sequence[tuple[str, float]],
     places: Sequence[tuple[str, str]],
 ) -> Location:
-    """Writes the page of a demo and returns where it lies; `places` are named on it, each with its
-    address.
+    """Writes the page of a demo and returns its path; `places` are further links on it, each with
+    its address.
     """
     stories = tuple(_story(config, proof) for proof in proofs)
     first = stories[0]

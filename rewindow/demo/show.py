@@ -1,5 +1,5 @@
-"""The order of things: record, start Airflow, replay four times, prove, publish, undo, publish,
-event time, page.
+"""The sequence of the demo: record, start Airflow, replay four times, verify, publish, undo,
+publish, event time, page.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Show:
     """One run of the demo.
 
     Attributes:
-        distance: windows in a commit group, and between due checkpoints.
+        distance: number of windows in a commit group, and between due checkpoints.
     """
 
     config: Config
@@ -60,7 +60,7 @@ class Show:
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger of the settings in force."""
+        """The ledger in the current settings."""
         return Ledger.open(self.config.ledger_url)
 
 
@@ -74,13 +74,13 @@ def show(
     """Runs the whole demo and returns the path of its page.
 
     Args:
-        seed: draws where the jobs are killed; made up by default.
-        port: port of Airflow; by default the usual one, or the next that is free.
+        seed: selects where the jobs are killed; random by default.
+        port: port of Airflow; by default the usual one, or the next free one.
         last: last window to replay; by default the last one that both streams have sealed.
 
     Raises:
         RewindowError: a step failed, or a promise is broken.
-        Interrupted: ctrl-C; replays that ran are given up, Airflow stays up.
+        Interrupted: ctrl-C; running replays are abandoned, Airflow keeps running.
     """
     check_place(config, APPLICATION, STREAMS)
     stage = Show(
@@ -170,8 +170,8 @@ def _plan(stage: Show) -> None:
 
 
 def _refuse_held(stage: Show, windows: WindowRange) -> None:
-    """Refuses to begin beside a replay that works on the same windows, such as one of a demo that
-    was killed.
+    """Checks that no other replay has leased the same windows, such as one of a demo that was
+    killed.
     """
     for lease in stage.ledger.leases.held():
         if lease.table_name.startswith(f"{APPLICATION}.") and WindowRange(
@@ -225,7 +225,7 @@ def _form(stage: Show, drill: Drill) -> dict[str, object]:
 
 
 def _judge(stage: Show, run: DemoRun) -> None:
-    """Waits for the gate. Only where windows were given up may it say no."""
+    """Waits for the gate, which may fail only if windows were given up."""
     assert stage.airflow is not None, "Airflow runs"
     may_fail = ("success", "failed") if run.drill.mode is Mode.AT_MOST_ONCE else ("success",)
     wait_for_task(
@@ -288,7 +288,7 @@ def _publish(stage: Show, run: DemoRun) -> None:
 
 
 def _published_windows(stage: Show) -> int:
-    """Returns how many windows of the range are published, counted in the published table."""
+    """Returns the number of published windows of the range, counted in the published table."""
     output = stage.ledger.replays.get(stage.runs[0].replay_id).read_plan().outputs[0]
     path = stage.config.windows_table(f"{APPLICATION}.{output.name}")
     if not Table.exists(path) or stage.windows is None:
@@ -301,7 +301,7 @@ def _published_windows(stage: Show) -> int:
 
 
 def _clean_up(stage: Show) -> None:
-    """Ends runs that are open and gives up replays that have not ended."""
+    """Ends open runs, and abandons replays that have not ended."""
     for run in stage.runs:
         try:
             if stage.airflow is not None:

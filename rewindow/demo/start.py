@@ -1,4 +1,4 @@
-"""What must be there before the demo begins, and how its Airflow starts."""
+"""Checks the requirements of the demo, and starts its Airflow."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _OURS = ("airflow", "outcomes", "replays", "results", "streams", "tmp")
 
 
 def check_place(config: Config, application: str, streams: Iterable[str]) -> None:
-    """Refuses a folder that is not the project's, and a disk that is full.
+    """Checks that the folder contains the example and that the disk has free space.
 
     Raises:
-        InputError: DAGs, application or streams of the example are not there, or drills are not
+        InputError: DAGs, application or streams of the example do not exist, or drills are not
             allowed.
-        ResourceError: there is too little room.
+        ResourceError: the disk has too little free space.
     """
     for stream in streams:
         config.stream(stream)
@@ -51,11 +51,11 @@ def check_place(config: Config, application: str, streams: Iterable[str]) -> Non
 
 
 def start_airflow(config: Config, say: Callable[[str], None], port: int | None) -> Running:
-    """Starts Airflow, unless it runs; on the next free port if the usual one is in use and none was
-    asked for.
+    """Starts Airflow, unless it is running; on the next free port if the usual one is in use and
+    none was requested.
 
     Raises:
-        ResourceError: it does not come up.
+        ResourceError: it does not start.
     """
     if running(config) is not None or port is not None:
         return up(config, port=port, listener=Lines(say))
@@ -72,10 +72,11 @@ def begin_afresh(
     application: str,
     say: Callable[[str], None],
 ) -> None:
-    """Deletes what earlier demos left: streams, replays, results, ledger, Airflow's database.
+    """Deletes what earlier demos have left: streams, replays, results, ledger, Airflow's database.
 
     Raises:
-        InputError: the state folder holds other streams or applications than the example's.
+        InputError: the state folder contains other streams or applications than those of the
+            example.
     """
     ours = {application, *event_time.APPLICATIONS, *(f"{HEARTBEAT}{stream}" for stream in streams)}
     known = {*streams, "quarantine"} | ours

@@ -1,4 +1,4 @@
-"""The table at the end, and where to go on."""
+"""The table at the end of the demo, and links to continue with."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def print_summary(
     places: Sequence[tuple[str, str]],
     seconds: float,
 ) -> None:
-    """Prints, per replay, what the tables hold and what was found; then addresses, those of
-    `places` too.
+    """Prints the counts and the verification of each replay, then addresses, including those in
+    `places`.
     """
     ledger = Ledger.open(config.ledger_url)
     stories = [read_report(config, proof.run.replay_id, kills=proof.run.kills) for proof in proofs]
@@ -90,7 +90,7 @@ def _seconds(story: ReplayReport) -> str:
 
 
 def _classes(proof: Proof) -> list[str]:
-    """Returns, per output, how many windows of which class the certificate has."""
+    """Returns, per output, the number of windows of each class in the certificate."""
     assert proof.certificate is not None, "only the reference has none"
     return [
         f"{output.name} "

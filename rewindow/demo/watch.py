@@ -1,5 +1,5 @@
-"""Follows a replay that Airflow runs: says what happens, sees its process die, and waits for its
-tasks.
+"""Follows a replay that Airflow runs: prints events, detects the end of its process, and waits for
+its tasks.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ LOOK_SECONDS = 0.1
 READ_SECONDS = 0.4
 ASK_SECONDS = 1.0
 STILL_SECONDS_MAX = 420.0
-"""Time without any news after which the demo gives up."""
+"""Time without events after which the demo gives up."""
 _REPLAY = "replay_windows"
 
 
 @dataclass
 class DemoRun:
-    """A DAG run and the replay in it.
+    """A DAG run and its replay.
 
     Attributes:
-        kills: the kills that were seen.
+        kills: the observed kills.
     """
 
     drill: Drill
@@ -43,7 +43,7 @@ class DemoRun:
 
 
 def wait_for_plan(airflow: Airflow, run: DemoRun, demo_console: DemoConsole) -> str:
-    """Returns the id of the replay that the run planned."""
+    """Returns the id of the replay that the run planned, after waiting for it."""
     _until(
         airflow,
         run,
@@ -56,10 +56,10 @@ def wait_for_plan(airflow: Airflow, run: DemoRun, demo_console: DemoConsole) -> 
 
 
 def follow(ledger: Ledger, airflow: Airflow, run: DemoRun, demo_console: DemoConsole) -> None:
-    """Returns when the replay's last window is committed.
+    """Waits until the replay's last window is committed.
 
     Raises:
-        RewindowError: the replay failed, was not killed where it should have been, or stands still.
+        RewindowError: the replay failed, was not killed at its crash point, or makes no progress.
     """
     watch = _Watch(ledger, run, demo_console)
     asked = 0.0
@@ -96,7 +96,7 @@ def wait_for_task(
     states: tuple[str, ...],
     demo_console: DemoConsole,
 ) -> str:
-    """Returns the state of a task as soon as it is one of those waited for."""
+    """Waits until a task has one of some states, and returns the state."""
     seen: list[str] = []
 
     def there(tasks: dict[str, Task]) -> bool:
@@ -109,7 +109,7 @@ def wait_for_task(
 
 
 def wait_for_end(airflow: Airflow, run: DemoRun, demo_console: DemoConsole) -> str:
-    """Returns the state in which a run ended."""
+    """Waits until a run has ended, and returns its state."""
     demo_console.doing(f"waiting for the end of {run.run_id}")
     began = time.monotonic()
     while (state := airflow.state(run.run_id)) not in ENDED:
@@ -120,7 +120,7 @@ def wait_for_end(airflow: Airflow, run: DemoRun, demo_console: DemoConsole) -> s
 
 
 class _Watch:
-    """Looks at one replay in the ledger and at its process."""
+    """Polls one replay in the ledger, and its process."""
 
     def __init__(self, ledger: Ledger, run: DemoRun, demo_console: DemoConsole) -> None:
         self._ledger = ledger
@@ -134,15 +134,15 @@ class _Watch:
         self._read_at = 0.0
 
     def poll(self) -> bool:
-        """Says what is new and returns whether anything is: at the process each time, at the ledger
-        less often.
+        """Prints new events and returns whether there are any. The process is checked in each call,
+        the ledger less often.
         """
         news = self._see_kill()
         now = time.monotonic()
         return (self.read_ledger() or news) if now - self._read_at >= READ_SECONDS else news
 
     def read_ledger(self) -> bool:
-        """Says what the ledger has to say and returns whether that is anything new."""
+        """Prints new events of the ledger and returns whether there are any."""
         self._read_at = time.monotonic()
         news = self._say_groups()
         attempt = self._ledger.attempts.last(self._run.replay_id)
@@ -196,9 +196,7 @@ class _Watch:
 
 
 class _Sentry(threading.Thread):
-    """Watches one process and notes when it is gone, also while Airflow takes its time to
-    answer.
-    """
+    """Watches one process and records when it ends, even while Airflow is slow to answer."""
 
     def __init__(self, process: psutil.Process) -> None:
         super().__init__(daemon=True)
@@ -208,7 +206,7 @@ class _Sentry(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Looks until the process is gone."""
+        """Polls until the process has ended."""
         while _lives(self._process):
             time.sleep(LOOK_SECONDS / 2)
         self.gone_at = datetime.now(UTC)
@@ -251,7 +249,7 @@ def _until(
 
 
 def _tasks(airflow: Airflow, run: DemoRun) -> dict[str, Task]:
-    """Returns the run's tasks; while Airflow's API is being restarted, none."""
+    """Returns the run's tasks; none while Airflow's API is restarting."""
     try:
         return airflow.tasks(run.run_id)
     except ResourceError:
@@ -276,7 +274,7 @@ def _stuck(airflow: Airflow, run: DemoRun, task: str) -> RewindowError:
 
 
 def groups_word(drill: Drill) -> str:
-    """Returns in words what the drill does to which group."""
+    """Returns a text about the kill of a drill and the group."""
     return (
         f"SIGKILL at {drill.step.value} of group {drill.group} of {GROUPS}: {drill.stake}"
         if drill.step
