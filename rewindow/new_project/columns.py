@@ -1,4 +1,4 @@
-"""What the columns of a sample are: type, time, and why it is taken for that."""
+"""Detects the types of the columns of a sample, columns that are times, and the reasons."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _PADDED = re.compile(r"[+-]?0\d")
 DAY_US = 86_400_000_000
 _DEPTH = 3
-"""Fields of nested objects are offered down to this depth."""
+"""Largest depth at which fields of nested objects are proposed."""
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _Field = tuple[tuple[str, ...], Sequence[Any]]
 """Path and values of a column, or of a field of nested objects."""
@@ -44,18 +44,19 @@ class Column:
     """A column of a source.
 
     Attributes:
-        name: in the source.
-        event: its name as an event column.
+        name: name in the source.
+        event: name as an event column.
         kind: its type as DDL.
-        why: the reason, for a reader.
-        values: of the sample.
-        instant: SQL over the source's columns that gives it as a timestamp; empty if it is no time.
-        times: then, of each row, microseconds since the epoch or None.
+        why: the reason, for the user.
+        values: values in the sample.
+        instant: SQL over the source's columns that computes it as a timestamp; empty if it is not a
+            time.
+        times: for a time, microseconds since the epoch or None for each row.
         nulls: texts that mean null in it.
-        pattern: Spark's pattern of a text that is a time, empty where none is needed.
-        other: the same column with day and month exchanged, where its values allow both.
-        parts: the columns that it is made of; empty for a column that the source has.
-        path: of a field of nested objects, the names from the source's column to the field.
+        pattern: Spark's pattern for texts that are times, empty if none is needed.
+        other: the same column with day and month exchanged, if its values allow both.
+        parts: the columns that it is composed of; empty for a column of the source.
+        path: for a field of nested objects, the names from the source's column to the field.
     """
 
     name: str
@@ -78,7 +79,7 @@ class Column:
 
     @property
     def missing(self) -> int:
-        """Rows of the sample in which it is null."""
+        """Number of rows of the sample in which it is null."""
         return sum(
             value is None or value in self.nulls
             for value in self.values
@@ -87,12 +88,12 @@ class Column:
 
     @property
     def distinct(self) -> int:
-        """Different values of the sample."""
+        """Number of different values in the sample."""
         return len(set(map(str, present(self.values))))
 
     @property
     def has_clock(self) -> bool:
-        """Whether one of its times is not midnight."""
+        """Whether any of its times is not midnight."""
         return any(time % DAY_US for time in present(self.times))
 
 
@@ -117,8 +118,8 @@ def describe_columns(sample: SourceSample) -> list[Column]:
 
 
 def _with_nulls(column: Column, nulls: frozenset[str]) -> Column:
-    """Returns a column in which the given texts mean null too, because the texts that mean null are
-    a setting of the whole source.
+    """Returns a column for which the given texts also mean null, because texts that mean null are a
+    setting of the whole source.
     """
     shared = nulls.intersection(column.values) - column.nulls
     if not shared:
@@ -138,7 +139,7 @@ def _fields(path: tuple[str, ...], values: Sequence[Any]) -> list[_Field]:
 
 
 def _event_name(name: str, taken: set[str]) -> str:
-    """Returns a name that can be recorded: the column's own where that is possible."""
+    """Returns a name that can be recorded: the column's name if possible."""
     plain = (
         name
         if _PLAIN.fullmatch(name)
@@ -159,8 +160,8 @@ def _of_most(
     own: str | None,
     sample: SourceSample,
 ) -> Column:
-    """Returns a column with the type of nearly all of its values: single malformed ones do not make
-    it text.
+    """Returns a column with the type of nearly all of its values, so that a few malformed ones do
+    not make it text.
     """
 
     def described(some: Sequence[Any]) -> Column:
@@ -175,8 +176,8 @@ def _of_most(
     nulls = NULLS if sample.kind == "csv" else ()
     rows = zip(positions, values, strict=True)
     meant = [(at, value) for at, value in rows if value is not None and value not in nulls]
-    # Each form is tried on all values. The first one that nearly all of them have decides: without
-    # the values that do not, the others may have a type.
+    # Each form is tried on all values. The first one that nearly all of them have is chosen:
+    # without the values that do not have it, the others may have a type.
     some = [value for _, value in meant[:: len(meant) // 3 + 1] if isinstance(value, str)]
     times = chain.from_iterable(map(forms_of, some))
     for fits in chain(map(_of_text, times), _FORMS):
@@ -208,7 +209,7 @@ def _is_bigint(value: Any) -> bool:
 
 
 def _loses_digits(value: float) -> bool:
-    """Returns whether a whole number would be rounded as a DOUBLE, which keeps 53 binary digits."""
+    """Returns whether a whole number would be rounded as a DOUBLE, which has 53 binary digits."""
     if not isinstance(value, int):
         return False
     lost_bits = max(0, value.bit_length() - 53)
@@ -227,7 +228,7 @@ _FORMS: tuple[Callable[[Any], bool], ...] = (
 
 
 def _of_texts(name: str, event: str, values: Sequence[str | None]) -> Column:
-    """Returns a column of texts: the narrowest type that all of them have."""
+    """Returns a column of texts with the narrowest type that fits all of them."""
     texts = present(values)
     meant = excluding(texts, NULLS)
     if not meant:
@@ -254,9 +255,7 @@ def _of_texts(name: str, event: str, values: Sequence[str | None]) -> Column:
 
 
 def read_as_epoch(column: Column, why: str) -> Column | None:
-    """Returns a column of numbers as times, None where they are too small or too large to be
-    some.
-    """
+    """Returns a column of numbers as times; None if they are too small or too large for that."""
     numbers = [_as_number(value, column.nulls) for value in column.values]
     time = epoch_times(column.sql, column.kind, numbers)
     return None if time is None else _as_time(column, time, f", {why}")
@@ -286,9 +285,7 @@ def _as_time(column: Column, time: Times, also: str) -> Column:
 
 
 def combined_times(columns: Sequence[Column]) -> list[Column]:
-    """Returns times that are made of two columns: one of days, and one of times of day beside
-    it.
-    """
+    """Returns times that are composed of two columns: one with days, and one with times of day."""
     found = []
     for day in columns:
         if not day.instant or day.has_clock:
@@ -329,7 +326,7 @@ def _combined(day: Column, clock: Column, micros: Sequence[int | None]) -> Colum
 
 
 def _empty(path: tuple[str, ...], event: str, values: Sequence[Any]) -> Column:
-    """Returns a column without a value: its name is all that there is to go by."""
+    """Returns a column without values, whose type can only be guessed from its name."""
     name = ".".join(path)
     column = Column(name, event, "STRING", why="no value to look at", values=values)
     column = replace(column, path=path if len(path) > 1 else ())
@@ -353,7 +350,8 @@ def _number(texts: Sequence[str]) -> tuple[str, str]:
             f"DECIMAL(18,{scale})",
             f"numbers, all with {scale} digit{'s' * (scale > 1)} behind the point",
         )
-    # Digits after a leading zero are a code, such as a postal code, which loses it as a number.
+    # A number with leading zeros is a code, such as a postal code, and would lose the zeros as a
+    # number.
     if all(map(_NUMBER.fullmatch, texts)) and not any(map(_PADDED.match, texts)):
         return "STRING" if any(map(_loses_digits, whole)) else "DOUBLE", "numbers"
     if any(map(GROUPED.fullmatch, texts)):
@@ -367,8 +365,8 @@ def _of_values(
     values: Sequence[Any],
     own: str | None,
 ) -> Column:
-    """Returns a column of values that have types: JSON's, or those of a Parquet file, which keep
-    their own type.
+    """Returns a column of typed values: those of JSON, or those of a Parquet file, which keep their
+    type.
     """
     there = present(values)
     if own is None and not there:
@@ -435,8 +433,7 @@ def _json_words(kind: str) -> str:
 
 
 def json_type(values: Sequence[Any]) -> str:
-    """Returns the DDL of the type that all of some JSON values have; text where they have none in
-    common.
+    """Returns the DDL of the common type of JSON values; text if they have none.
 
     >>> json_type([{"a": 1, "b": [1.5]}, {"a": None}])
     'STRUCT<`a`: BIGINT, `b`: ARRAY<DOUBLE>>'

@@ -1,5 +1,5 @@
-"""The files of a new project: settings, a first application, its suite; none that is there is
-touched.
+"""Writes the files of a new project: settings, a first application and its suite. Existing files
+are never changed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def new_files(stream: NewStream, folder: Path, jars: Path | None = None) -> dict
     """Returns the text of each file of a project for a stream.
 
     Args:
-        stream: what is recorded.
-        folder: the project's.
-        jars: where Delta's jars are, None for the usual place in the project.
+        stream: the stream to record.
+        folder: folder of the project.
+        jars: folder of Delta's jars; None for the default in the project.
     """
     suite = f"{stream.application}_{OUTPUT}"
     return {
@@ -40,7 +40,7 @@ def write_files(files: Mapping[Path, str]) -> None:
     """Writes the files of a project, all or none.
 
     Raises:
-        InputError: one of them is there already.
+        InputError: one of them already exists.
     """
     for path in files:
         if path.exists():
@@ -80,7 +80,7 @@ def _settings(stream: NewStream, folder: Path, jars: Path | None) -> str:
     nulls: set[str] = set()
     for column in stream.columns:
         nulls |= column.nulls
-    # A list in the settings replaces the default, so the empty text is named again.
+    # A list in the settings replaces the default, so the empty text must be included again.
     if nulls:
         lines.append(f"null_values = {_toml(['', *sorted(nulls)])}")
     lines += [
@@ -108,20 +108,22 @@ def _settings(stream: NewStream, folder: Path, jars: Path | None) -> str:
 
 
 def _place(path: str, folder: Path) -> str:
-    """Returns a source's path as the settings have it: relative where it lies in the project or
-    beside it.
+    """Returns a source's path for the settings: relative if it is in the project folder or next to
+    it.
     """
     relative = os.path.relpath(path, folder)
     return path if relative.startswith(os.path.join("..", "..")) else relative
 
 
 def _source_columns(stream: NewStream) -> list[Column]:
-    """Returns the columns that the source has, without the fields of nested objects."""
+    """Returns the columns of the source, without the fields of nested objects."""
     return [column for column in stream.columns if not column.path]
 
 
 def _columns(stream: NewStream) -> list[str]:
-    """Returns the setting `columns`; a Parquet file and a Delta table have types of their own."""
+    """Returns the setting `columns`; empty for Parquet files and Delta tables, whose columns are
+    typed.
+    """
     if stream.sample.kind in ("parquet", "delta") and not stream.sample.left_out:
         return []
     lines = []
@@ -137,8 +139,8 @@ def _columns(stream: NewStream) -> list[str]:
 
 
 def _event_columns(stream: NewStream) -> list[str]:
-    """Returns `keep` and `select` where a column cannot be recorded as it is, or is to be recorded
-    as a time.
+    """Returns `keep` and `select` if a column cannot be recorded unchanged, or must be recorded as
+    a time.
     """
     columns = _source_columns(stream)
     renamed = [column for column in columns if column.event != column.name]
@@ -150,7 +152,7 @@ def _event_columns(stream: NewStream) -> list[str]:
             select[time.event] = time.instant
     key = stream.key
     if key is not None and key.missing:
-        # A key without a value fails the gate.
+        # A null in the key fails the gate.
         none = "'none'" if key.kind == "STRING" else "-1"
         select[key.event] = f"coalesce({key.sql}, {none})"
     elif key is not None and key.path:
@@ -165,7 +167,7 @@ def _event_columns(stream: NewStream) -> list[str]:
 
 
 def _toml(value: Any) -> str:
-    """Returns a value as TOML: its basic strings, lists and booleans are JSON's."""
+    """Returns a value as TOML, whose basic strings, lists and booleans have the syntax of JSON."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -270,8 +272,8 @@ def _suite(stream: NewStream, suite: str) -> str:
 
 
 def _recount(stream: NewStream) -> str:
-    """Returns SQL that counts, for each window, rows that are too many, missing, or not what the
-    stream gives.
+    """Returns SQL that counts, for each window, rows that are superfluous, missing, or different
+    from an aggregation of the stream.
     """
     keys = ["window_id"]
     if stream.key:

@@ -1,9 +1,8 @@
-"""A sample of a source's rows, with what it takes to read them: format, delimiter, header,
-encoding.
+"""A sample of a source's rows, with the settings to read them: format, delimiter, header, encoding.
 
-The sample has the first rows of the source, which follow each other, and rows from anywhere else.
-Files of text are read once, from their beginning to their end; of Parquet files and Delta tables
-some row groups are read.
+The sample has the first rows of the source, which are consecutive, and rows from all other parts.
+Text files are read once, from start to end; of Parquet files and Delta tables, some row groups are
+read.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from rewindow.storage.fields import retyped
 ROWS = 20_000
 """Number of rows that are drawn from the whole source."""
 HEAD = 5_000
-"""Number of rows from the beginning of the source. Only these rows are consecutive."""
+"""Number of rows from the start of the source. Only these rows are consecutive."""
 CELLS = 1_000_000
 """Maximum number of cells of a sample; a wide source gets fewer rows."""
 _GROUPS = 20
@@ -65,14 +64,15 @@ class SourceSample:
     Attributes:
         path: the file, folder or pattern, absolute.
         kind: its format: csv, json, parquet or delta.
-        values: the values of each column by its name; None where there is none. CSV's are texts.
-        types: DDL of the types of columns that have types of their own (Parquet, Delta).
-        settings: settings of the stream that reading took, such as a delimiter.
-        total: how many rows the source has; 0 if the sample is all of them.
-        head: number of the first rows, which follow each other in the source; 0 for all of them.
+        values: the values of each column by its name; None if a row has none. Values of CSV are
+            texts.
+        types: DDL of the types of columns that are typed in the source (Parquet, Delta).
+        settings: settings of the stream that are needed to read it, such as a delimiter.
+        total: number of rows of the source; 0 if the sample has all of them.
+        head: number of first rows, which are consecutive in the source; 0 for all of them.
         positions: file and number of each row, as a recording counts them; empty for Parquet.
-        misshapen: rows of the sample that were left out: they have another number of columns, or
-            do not contain a JSON object.
+        misshapen: rows of the sample that were omitted because they have another number of columns,
+            or are not a JSON object.
         left_out: columns whose names differ from another one's only by case.
     """
 
@@ -89,22 +89,22 @@ class SourceSample:
 
     @property
     def rows(self) -> int:
-        """Rows looked at."""
+        """Number of rows in the sample."""
         return max(map(len, self.values.values()), default=0)
 
     @property
     def whole(self) -> bool:
-        """Whether these are all rows of the source."""
+        """Whether the sample has all rows of the source."""
         return self.total <= self.rows + self.misshapen
 
     @property
     def all_rows(self) -> int:
-        """Rows of the source."""
+        """Number of rows of the source."""
         return max(self.total, self.rows)
 
     @property
     def words(self) -> str:
-        """Number of rows that were read, for a reader."""
+        """Number of rows that were read, as text."""
         rows = self.rows + self.misshapen
         return f"all {rows:,} rows" if self.whole else f"{rows:,} of {self.total:,} rows"
 
@@ -113,7 +113,7 @@ def read_sample(path: Path) -> SourceSample:
     """Returns a sample of the rows of a file, a folder or a Delta table.
 
     Raises:
-        InputError: it is not there, of a format that this does not look into, or cannot be read.
+        InputError: it does not exist, has a format that is not supported here, or cannot be read.
     """
     place = os.path.abspath(path)
     if not path.exists() and not any(letter in place for letter in "*?["):
@@ -148,7 +148,8 @@ def read_sample(path: Path) -> SourceSample:
 
 
 def _sampled(rows: Iterable[Any], columns: int) -> tuple[list[tuple[Any, int]], int, int]:
-    """Returns a sample of rows with their indices, the number of first rows, and that of all rows.
+    """Returns a sample of rows with their indices, the number of first rows, and the number of all
+    rows.
 
     Every row after the first ones is in the sample with the same probability (Li's reservoir
     sampling, "algorithm L"), which skips rows without looking at them.
@@ -178,7 +179,7 @@ def _files(place: str, kind: str) -> list[SourceFile]:
 
 
 def _texts(file: SourceFile, encoding: str) -> IO[str]:
-    # A byte that is not in the encoding makes its row malformed, and does not end the sample.
+    # A byte that cannot be decoded makes its row malformed, but does not end the sample.
     name = "utf-8-sig" if encoding == "utf-8" else encoding
     return io.TextIOWrapper(file.open(), encoding=name, errors="replace", newline="")
 
@@ -195,7 +196,7 @@ def _decoded(data: bytes) -> tuple[str, str]:
     """
     if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return data[: len(data) - len(data) % 2].decode("utf-16", "ignore"), "utf-16"
-    # A recording puts the rows of single wrong bytes into quarantine.
+    # A recording puts rows with single wrong bytes into quarantine.
     text = data.decode("utf-8-sig", "replace")
     wrong = text[:-1].count("\ufffd")  # The sample may end inside a character.
     if data.startswith(codecs.BOM_UTF8) or 2 * wrong <= sum(not c.isascii() for c in text):
@@ -274,13 +275,12 @@ def _csv_rows(
     head: Sequence[str] | None,
     starts: list[tuple[int, str]],
 ) -> Iterator[list[str]]:
-    """Yields the rows of CSV files without empty ones; `starts` gets the index of the first row of
-    each file, with its name.
+    """Yields the rows of CSV files without empty ones.
 
     Args:
-        files, encoding, delimiter: what to read, and how.
+        files, encoding, delimiter: the files, and how to read them.
         head: the names of the first file's columns; None without a header.
-        starts: is filled.
+        starts: receives the index of the first row of each file, with the file's name.
     """
     index = 0
     for file in counted("reading", files, len(files), "files"):
@@ -302,7 +302,9 @@ def _positions(
     indices: Sequence[int],
     first: int,
 ) -> list[str]:
-    """Returns the positions of rows, such as `day.csv:7`; the first row of a file has a number."""
+    """Returns the positions of rows, such as `day.csv:7`. `first` is the number of a file's first
+    row.
+    """
     found = []
     at = 0
     for index in indices:
@@ -314,8 +316,7 @@ def _positions(
 
 
 def _of_other_case(names: Iterable[str]) -> list[str]:
-    """Returns the names that differ from an earlier one only by case, which Spark takes for the
-    same.
+    """Returns the names that differ from an earlier one only by case, which Spark treats as equal.
 
     >>> _of_other_case(["Id", "at", "id"])
     ['id']
@@ -330,10 +331,10 @@ def _of_other_case(names: Iterable[str]) -> list[str]:
 
 
 def _has_decimal_commas(values: Mapping[str, Sequence[str | None]], delimiter: str) -> bool:
-    """Returns whether numbers have a decimal comma: in a column at least, and no column has a
+    """Returns whether numbers have a decimal comma: in at least one column, and no column has a
     decimal point.
 
-    Where the comma separates columns, a comma that may group thousands does not count.
+    If the comma separates columns, a comma that may group thousands does not count.
     """
     found = False
     for column in values.values():
@@ -348,7 +349,7 @@ def _has_decimal_commas(values: Mapping[str, Sequence[str | None]], delimiter: s
 
 
 def _with_points(column: Sequence[str | None]) -> list[str | None]:
-    """Returns a column with its numbers as they are written with a decimal point."""
+    """Returns a column with its numbers in the format with a decimal point."""
     written: list[str | None] = []
     for value in column:
         if value and _COMMA.fullmatch(value.strip()):
@@ -359,11 +360,11 @@ def _with_points(column: Sequence[str | None]) -> list[str | None]:
 
 
 def _delimiter(text: str) -> str:
-    """Returns what splits the first lines into most columns, the same number in more than half of
-    them.
+    """Returns the delimiter that splits the first lines into the largest number of columns, if this
+    number is the same in more than half of the lines.
 
-    Of two that give as many, the one that does so in more lines: a decimal comma is not in the
-    names of the columns.
+    If two delimiters have the same number, the one with more such lines is chosen: a decimal comma
+    does not occur in the header.
     """
     lines = list(filter(str.strip, islice(io.StringIO(text), 20)))
 
@@ -376,8 +377,8 @@ def _delimiter(text: str) -> str:
 
 
 def _has_header(head: Sequence[str]) -> bool:
-    """Returns whether the first row names columns: most cells have text, none begins as a number
-    does.
+    """Returns whether the first row names columns: most cells have text, and none starts like a
+    number.
     """
     cells = list(map(str.strip, head))
     return 2 * sum(map(bool, cells)) > len(cells) and not any(
@@ -468,7 +469,7 @@ def _parquet(place: str, files: Sequence[SourceFile]) -> SourceSample:
 
 
 def _delta(place: str) -> SourceSample:
-    """Returns a sample of a Delta table, with the columns of its partitions."""
+    """Returns a sample of a Delta table, including the columns of its partitions."""
     table = Table.open(place)
     schema = pa.schema(retyped(table.schema, spark_type))
     try:
@@ -481,10 +482,10 @@ def _delta(place: str) -> SourceSample:
 
 
 def _row_groups(source: ds.Dataset) -> tuple[pa.Table, int, int]:
-    """Returns rows of some row groups of a dataset, how many of them are its first rows, and how
-    many rows it has.
+    """Returns rows of some row groups of a dataset, how many of them are its first rows, and the
+    number of all its rows.
 
-    The first and the last row group are among them, with their first and last rows.
+    The first and the last row group are included, with their first and last rows.
     """
     groups = []
     for fragment in source.get_fragments():
@@ -537,7 +538,7 @@ def _of_rows(
 
 
 def _microseconds(kind: pa.DataType) -> pa.DataType:
-    """Returns a type with instants in microseconds, as they are recorded: Python has no
+    """Returns a type with instants in microseconds, as they are recorded, because Python has no
     nanoseconds.
     """
     if pa.types.is_timestamp(kind):
@@ -554,8 +555,8 @@ def _types(schema: pa.Schema) -> dict[str, str]:
 
 
 def _ddl(kind: Any) -> str:
-    """Returns a Parquet column's type as DDL, as far as a first application uses such columns; else
-    its own words.
+    """Returns a Parquet column's type as DDL for the types that a first application uses; otherwise
+    the type in upper case.
     """
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision},{kind.scale})"

@@ -1,5 +1,5 @@
-"""A stream for a sample: which column is the arrival, which is the key, how wide a window is, and
-why.
+"""Proposes a stream for a sample: the columns of arrival and key, the width of windows, and the
+reasons.
 """
 
 from __future__ import annotations
@@ -48,21 +48,22 @@ LADDER = (
 _WIDEST = "1 day"
 TUPLES_PER_WINDOW = 10
 WINDOWS_MAX = 10_000
-"""A width is the least that gives so many tuples a window on average, and no more windows than
-that."""
+"""A width is the smallest for which a window has at least this number of tuples on average, and for
+which there are no more windows than the limit.
+"""
 _INTERVALS = 10
-"""A key is called silent when it has sent nothing for so many times its usual distance."""
+"""A key counts as silent after this multiple of its usual distance between tuples."""
 _PRESENT_MIN = 0.5
-"""A column names senders if this share of its values comes during half of the time."""
+"""A column can name senders if this share of its values occurs during half of the time."""
 _SILENT_MAX = 0.001
 """Maximum share of distances that an interval may report as silences."""
 _OUTLIERS = 0.001
-"""This share of the earliest and of the latest times does not count for the span of a sample."""
+"""Share of the earliest and of the latest times that is ignored for the span of a sample."""
 _ARRIVAL = re.compile("arriv|receive|ingest|record|load|insert|logged|created")
 _FUTURE = re.compile("due|expir|valid|until|deadline|planned|scheduled|(^|_)(eta|end|to)$")
 """Names of times that may be in the future when a row is written."""
 _ORDERED_MIN = 0.95
-"""The rows of a source are in the order of a time if this share of the neighbours is."""
+"""The rows of a source are in the order of a time if this share of neighbouring rows is."""
 _KEY = re.compile(
     r"(^|_)(id|key|name|code|user|customer|device|sensor|station|host|page|account|symbol|origin|"
     r"sender|client|meter|machine|vehicle|node|author|channel|topic|site|location|carrier)$"
@@ -73,23 +74,23 @@ _NO_MEASURE = re.compile(
 _MEASURES = 3
 _SHOWN = 30
 _EARLIER_MIN = 0.9
-"""A time is taken for the event's where so many rows have one that is not later than the
-arrival."""
+"""A time can be the event timestamp if this share of rows has one that is not later than the
+arrival.
+"""
 
 
 @dataclass(frozen=True)
 class NewStream:
-    """A stream as it is proposed.
+    """A proposed stream.
 
     Attributes:
-        arrival: the column of the arrival timestamp, or a column made of two.
+        arrival: the column of the arrival timestamp, or a column composed of two.
         event_at: the column of the event timestamp.
-        key: the column whose silence is a gap, None without one.
+        key: the column whose silence is a gap; None if there is none.
         measures: columns that a first application can add up.
-        width, interval: durations as a person writes them; without an interval no silence is looked
-            for.
-        why: the reason for arrival, key, width and interval, by name.
-        zone: of times that have none of their own.
+        width, interval: durations as text; without an interval silences are not reported.
+        why: the reasons for arrival, key, width and interval, by name.
+        zone: zone of times without a zone.
     """
 
     name: str
@@ -106,7 +107,7 @@ class NewStream:
 
     @property
     def patterns(self) -> list[str]:
-        """The forms in which the texts of the arrival can be read; none where there is one only."""
+        """The possible formats of the texts of the arrival; empty if there is only one."""
         return (
             [self.arrival.pattern, self.arrival.other.pattern]
             if self.arrival.other is not None
@@ -115,7 +116,7 @@ class NewStream:
 
     @property
     def zones(self) -> list[str]:
-        """Some zones that the arrival may be in; none where its values have one."""
+        """Examples of zones that the arrival may be in; empty if its values have a zone."""
         return (
             ["UTC", "Europe/Berlin", "America/New_York", "..."]
             if ZONELESS in self.arrival.why
@@ -129,7 +130,7 @@ class NewStream:
 
     @property
     def times(self) -> list[Column]:
-        """The columns that are times, and those that are made of a day and a time of day."""
+        """The columns that are times, and those composed of a day and a time of day."""
         return [
             column for column in [*self.columns, *combined_times(self.columns)] if column.instant
         ]
@@ -166,8 +167,8 @@ def propose_stream(sample: SourceSample, path: Path) -> NewStream:
 
 
 def _with_epochs(columns: Sequence[Column]) -> list[Column]:
-    """Returns columns, with epoch numbers read as times although their names are not those of
-    times, if they overlap with another time or if there is no other time.
+    """Returns the columns. Numbers that may be epochs are read as times, even if their names do not
+    suggest it, if they overlap with another time or there is no other time.
     """
     times = [column for column in columns if present(column.times)]
     why = "though its name does not say so: "
@@ -207,11 +208,11 @@ def changed(  # noqa: PLR0913 - each is an answer
     zone: str | None = None,
     interval: str | None = None,
 ) -> NewStream:
-    """Returns a stream with what somebody else has chosen; an empty key is none.
+    """Returns a stream with the user's choices; an empty key means none.
 
     Raises:
-        InputError: there is no such column, it cannot be what it was chosen for, or the width is no
-            duration; the hint names those that can.
+        InputError: a column does not exist or cannot be used for its purpose, or the width is not a
+            duration; the hint lists the possible columns.
     """
     if name is not None:
         stream = replace(stream, name=check_name("stream", name))
@@ -246,10 +247,10 @@ def _chosen(stream: NewStream, setting: str, **values: Any) -> NewStream:
 
 
 def _read_as(stream: NewStream, pattern: str) -> NewStream:
-    """Returns a stream whose arrival is read in the other form that its texts allow.
+    """Returns a stream whose arrival is read in the other format that its texts allow.
 
     Raises:
-        InputError: it is none of them.
+        InputError: the pattern is none of the possible formats.
     """
     before = stream.arrival
     other = stream.arrival.other
@@ -265,10 +266,10 @@ def _read_as(stream: NewStream, pattern: str) -> NewStream:
 
 
 def _known_zone(name: str) -> str:
-    """Returns the name of a time zone.
+    """Returns the name of a time zone after checking it.
 
     Raises:
-        InputError: there is none of this name.
+        InputError: the zone is unknown.
     """
     if name not in available_timezones():
         meant = did_you_mean(name, available_timezones())
@@ -283,7 +284,7 @@ def _time(stream: NewStream, name: str) -> Column:
     """Returns a column that is a time.
 
     Raises:
-        InputError: there is none of this name, or it is none.
+        InputError: the column does not exist, or is not a time.
     """
     times = stream.times
     time = find_named(times, name)
@@ -301,7 +302,7 @@ def _key_of(stream: NewStream, name: str) -> Column:
     """Returns a column that may be the key.
 
     Raises:
-        InputError: there is none of this name, or it cannot be the key.
+        InputError: the column does not exist, or cannot be the key.
     """
     names = names_of(stream.keys)
     hint = (
@@ -317,7 +318,7 @@ def _key_of(stream: NewStream, name: str) -> Column:
 
 
 def no_key(column: Column) -> str:
-    """Returns why a column cannot be the key, empty where it can."""
+    """Returns why a column cannot be the key; empty if it can."""
     if column.instant:
         return "it is a time"
     if column.kind not in ("STRING", "BIGINT", "INT"):
@@ -383,10 +384,10 @@ def _arrival(sample: SourceSample, columns: Sequence[Column]) -> tuple[Column, s
 
 
 def _rank(column: Column, candidates: Sequence[Column]) -> tuple[object, ...]:
-    """Returns a rank among the times of a source: the least is the arrival.
+    """Returns a sort key for the times of a source: the smallest is the arrival.
 
-    A name of arrivals counts most, then that few rows lack it, then the order of the rows, then
-    that it is not earlier than the other times.
+    A name that suggests arrivals counts most, then that few rows lack the time, then the order of
+    the rows, then that it is not earlier than the other times.
     """
     times = present(column.times)
     return (
@@ -418,7 +419,9 @@ def _ordered(column: Column, head: int) -> float:
 
 
 def _not_earlier(column: Column, candidates: Sequence[Column]) -> list[str]:
-    """Returns the names of the other times that are hardly ever later than this one, and near."""
+    """Returns the names of the other times that are hardly ever later than this one, and close to
+    it.
+    """
     found = []
     for other in candidates:
         if other is not column and _not_later(other, column):
@@ -427,10 +430,11 @@ def _not_earlier(column: Column, candidates: Sequence[Column]) -> list[str]:
 
 
 def _not_later(column: Column, arrival: Column) -> tuple[int, int] | None:
-    """Returns in how many rows a time is not later than the arrival, and how many rows have both.
+    """Returns the number of rows in which a time is not later than the arrival, and the number of
+    rows that have both.
 
-    None if it is later in more than a few rows, if the two are further apart than the arrivals are
-    from each other, such as a date of birth, or if they are always equal.
+    None if it is later in more than a few rows, if the two are always equal, or if their distance
+    is larger than the span of the arrivals, as for a date of birth.
     """
     both = zip(column.times, arrival.times, strict=True)
     waits = [arrived - at for at, arrived in both if at is not None and arrived is not None]
@@ -448,8 +452,8 @@ def _first(column: Column) -> str:
 
 
 def _event_at(columns: Sequence[Column], arrival: Column) -> tuple[Column, str]:
-    """Returns the column of the event timestamp: another time, whatever its name, hardly ever later
-    than the arrival, and near to it.
+    """Returns the column of the event timestamp: another time with any name, hardly ever later than
+    the arrival, and close to it.
     """
     found = []
     for column in columns:
@@ -469,8 +473,8 @@ def _event_at(columns: Sequence[Column], arrival: Column) -> tuple[Column, str]:
 
 
 def _key(columns: Sequence[Column], arrival: Column) -> tuple[Column | None, str]:
-    """Returns the column that names a sender: its values come again and again, most of them all the
-    time.
+    """Returns the column that names a sender: its values are repeated, most of them during the
+    whole time.
     """
     rows = len(arrival.values)
     found = []
@@ -494,7 +498,7 @@ def _key(columns: Sequence[Column], arrival: Column) -> tuple[Column | None, str
 
 
 def _present_share(column: Column, arrival: Column) -> float:
-    """Returns the share of a column's values that come during at least half of the sample's
+    """Returns the share of a column's values that occur during at least half of the sample's
     time.
     """
     ends: dict[str, tuple[int, int]] = {}
@@ -509,8 +513,8 @@ def _present_share(column: Column, arrival: Column) -> float:
 
 
 def _measures(columns: Sequence[Column], key: Column | None) -> list[Column]:
-    """Returns numbers that can be added up: no names of things, and none that each key has one and
-    the same of.
+    """Returns numbers that can be added up, except ids and numbers that are the same for all tuples
+    of a key.
     """
     fitting = []
     for column in columns:
@@ -529,8 +533,8 @@ def _measures(columns: Sequence[Column], key: Column | None) -> list[Column]:
 
 
 def _follows(column: Column, key: Column | None) -> bool:
-    """Returns whether a column has one value for each key, several keys have several, and so it
-    says who, not what.
+    """Returns whether a column has one value per key, so that it describes the sender, not the
+    event.
     """
     if key is None or column.distinct < 2:
         return False
@@ -565,10 +569,10 @@ def _with_durations(stream: NewStream) -> NewStream:
 
 
 def _interval(stream: NewStream, span: int) -> tuple[str, str]:
-    """Returns above which distance a key is called silent, and why.
+    """Returns the distance above which a key counts as silent, and the reason.
 
-    Each key has its own usual distance; only the first rows of a sample are neighbours in the
-    source. The interval grows until few distances are silences.
+    Each key has a usual distance. Only the first rows of a sample are consecutive in the source.
+    The interval is increased until only few distances are silences.
     """
     head = stream.sample.head or len(stream.arrival.times)
     groups: dict[object, list[int]] = {}
@@ -583,7 +587,7 @@ def _interval(stream: NewStream, span: int) -> tuple[str, str]:
         distances += own
         if own:
             usual.append(statistics.median(own))
-    # Most keys, not only half of them, have to be heard of within the interval.
+    # Most keys, not only half of them, must send within the interval.
     usual.sort()
     typical = usual[int(0.9 * (len(usual) - 1))] if usual else span
     interval = _rung(max(typical * _INTERVALS, 1_000_000), LADDER[-1])

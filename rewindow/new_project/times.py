@@ -1,5 +1,5 @@
-"""Which values are times, and the SQL that makes timestamps of them: ISO 8601, other forms of text,
-epochs.
+"""Detects values that are times, and creates SQL that converts them to timestamps: ISO 8601, other
+formats of text, epochs.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from itertools import product
 from rewindow.sequences import present
 
 NULLS = ("NA", "N/A", "n/a", "nil", "NULL", "null", "None", "nan", "NaN", "\\N", "-")
-"""Texts that mean null in a column whose other values are no text."""
+"""Texts that mean null in a column whose other values are not text."""
 ISO = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?( ?(Z|UTC|GMT|[+-]\d\d(:?\d\d)?))?)?)?"
 )
 MISFITS_MAX = 0.01
-"""The share of values that may not fit a column's type. Their rows go to quarantine, which has the
-same limit."""
+"""Share of values that may not fit a column's type. Their rows go to quarantine, which has the same
+limit.
+"""
 _ZONE = re.compile(r" ?(Z|UTC|GMT|[+-]\d\d(:?\d\d)?)$")
 _DAYS = {
     "%Y/%m/%d": "yyyy/M/d",
@@ -98,11 +99,11 @@ class Times:
 
     Attributes:
         kind: type under which it is read, as DDL.
-        instant: SQL over the source's columns that gives a timestamp.
-        micros: of each row, microseconds since the epoch or None.
-        why: the reason, for a reader.
-        pattern: Spark's pattern of the text, empty where none is needed.
-        other: the same column with day and month exchanged, where its values allow both.
+        instant: SQL over the source's columns that computes a timestamp.
+        micros: microseconds since the epoch of each row, or None.
+        why: the reason, for the user.
+        pattern: Spark's pattern of the text, empty if none is needed.
+        other: the same column with day and month exchanged, if its values allow both.
     """
 
     kind: str
@@ -114,7 +115,7 @@ class Times:
 
 
 def sounds_like_time(name: str) -> bool:
-    """Returns whether a column is named as times are.
+    """Returns whether the name of a column suggests a time.
 
     >>> names = ("createdAt", "event_ts", "Order Date", "category", "state")
     >>> [sounds_like_time(name) for name in names]
@@ -131,13 +132,13 @@ def text_times(
     values: Sequence[str | None],
     meant: Sequence[str],
 ) -> Times | None:
-    """Returns a column of texts as times, None if they are none.
+    """Returns a column of texts as times; None if they are not times.
 
     Args:
-        name: of the column.
-        quoted: the same in SQL.
-        values: of all rows.
-        meant: those that are no null.
+        name: name of the column.
+        quoted: the name in SQL.
+        values: values of all rows.
+        meant: the values that are not null.
     """
     if all(map(ISO.fullmatch, meant)):
         return _iso(quoted, values, meant)
@@ -145,7 +146,7 @@ def text_times(
     if compact is not None:
         is_time = len({*map(len, meant)}) == 1 and (len(meant[0]) == 14 or sounds_like_time(name))
         micros = _read(values, partial(_parse, compact[0])) if is_time else None
-        # Digits alone may be a number. As times they have to be of this century.
+        # Text of digits only may be a number. As times they must be in this century.
         if micros is None or not all(_SINCE <= t // 10**6 < _UNTIL for t in present(micros)):
             return None
         return _by_pattern(quoted, compact[1], micros)
@@ -164,8 +165,8 @@ def _iso(quoted: str, values: Sequence[str | None], meant: Sequence[str]) -> Tim
 
 
 def _by_form(quoted: str, values: Sequence[str | None], meant: Sequence[str]) -> Times | None:
-    """Returns texts in one of the known forms; of several that fit, the one by which the times lie
-    closest together.
+    """Returns texts in one of the known formats. If several fit, it is the one with the smallest
+    span of times.
     """
     fitting = []
     for (day, spark_day), (clock, spark_clock) in product(_DAYS.items(), _CLOCKS.items()):
@@ -176,7 +177,7 @@ def _by_form(quoted: str, values: Sequence[str | None], meant: Sequence[str]) ->
             fitting.append(_by_pattern(quoted, spark_day + spark_clock, micros))
     if not fitting:
         return None
-    # With day and month exchanged, they are months apart.
+    # With day and month exchanged, the times are months apart.
     fitting.sort(key=lambda times: _span(times.micros))
     if len(fitting) == 1:
         return fitting[0]
@@ -186,7 +187,7 @@ def _by_form(quoted: str, values: Sequence[str | None], meant: Sequence[str]) ->
 
 
 def forms_of(text: str) -> list[Callable[[str], bool]]:
-    """Returns a test for each form of a time that a text has; it accepts texts of that form."""
+    """Returns a test for each format of a time that a text has; it accepts texts in that format."""
     forms = [""]
     for day, clock in product(_DAYS, _CLOCKS):
         forms.append(day + clock)
@@ -207,8 +208,8 @@ def _by_pattern(quoted: str, pattern: str, micros: Sequence[int | None]) -> Time
 
 
 def clock_micros(values: Sequence[str | None]) -> list[int | None] | None:
-    """Returns texts such as 14:05:07 as microseconds since midnight, None if one of them is no time
-    of day.
+    """Returns texts such as 14:05:07 as microseconds since midnight; None if one of them is not a
+    time of day.
     """
     found: list[int | None] = []
     for value in values:
@@ -218,7 +219,7 @@ def clock_micros(values: Sequence[str | None]) -> list[int | None] | None:
         if not _CLOCK.fullmatch(value):
             return None
         parts = map(float, value.split(":"))
-        # Hours, minutes and seconds weigh 60**2, 60 and 1; the seconds may be missing.
+        # Hours, minutes and seconds have the factors 60**2, 60 and 1; the seconds may be missing.
         found.append(sum(int(part * 10**6) * 60 ** (2 - i) for i, part in enumerate(parts)))
     return found if present(found) else None
 
@@ -251,7 +252,7 @@ def epoch_times(quoted: str, kind: str, numbers: Sequence[float | None]) -> Time
 
 
 def micros_of(moment: datetime | date) -> int:
-    """Returns a time as microseconds since the epoch; without a zone it is UTC."""
+    """Returns a time as microseconds since the epoch; without a zone it is in UTC."""
     if not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(
@@ -263,7 +264,7 @@ def _read(
     values: Sequence[str | None],
     parse: Callable[[str], datetime],
 ) -> list[int | None] | None:
-    """Returns texts as microseconds since the epoch, None if one of them is no such time."""
+    """Returns texts as microseconds since the epoch; None if one of them is not such a time."""
     found: list[int | None] = []
     for value in values:
         if value is None or value in NULLS:
