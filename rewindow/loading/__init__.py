@@ -1,1 +1,3 @@
-"""Applications by name, those that streams' settings make, and the versions of their code."""
+"""Loads applications by name, builds those defined by settings, and computes the versions of their
+code.
+"""

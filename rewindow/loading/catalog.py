@@ -1,4 +1,6 @@
-"""Applications by name: in the folders of the settings, then those that come with Rewindow."""
+"""Applications by name: in the folders of the settings, defined in rewindow.toml, or by the
+settings of streams.
+"""
 
 from __future__ import annotations
 
@@ -39,23 +41,27 @@ from rewindow.version import PACKAGE
 
 _MODULES = "rewindow_applications."
 _brought_along: set[str] = set()
-"""Names of the modules that applications imported from their folders: the next application must not
-find them."""
+"""Names of the modules that applications imported from their folders. They are removed before the
+next application is loaded.
+"""
 _loading = threading.RLock()
 """Loading changes the modules and the search path of the whole process, so threads take turns:
-containers that run at the same time load their application each."""
+containers that run at the same time each load their application.
+"""
 
 
 @dataclass(frozen=True)
 class LoadedApplication:
-    """An application with the fingerprints that a checkpoint is bound to (W65).
+    """An application with the fingerprints that a checkpoint is bound to.
 
     Attributes:
-        code_version: changes with the source of the application and what it imports from its own
-            folder, with that of its operators' classes and their bases, and with Rewindow's release
-            and library of operators.
-        files: its own files, of which the code version is made.
+        code_version: changes with the source of the application and the modules that it imports
+            from its folder, with the classes of its operators and their bases, and with Rewindow's
+            release and library of operators.
+        files: the application's files, from which the code version is computed.
         operator_codes: operator name to its code, as texts.
+
+    Rules: W65
     """
 
     app: Application
@@ -65,8 +71,8 @@ class LoadedApplication:
 
     @cached_property
     def configuration_digest(self) -> str:
-        """What changes with the graph, a property or the grid; it exists where no property is
-        wrong.
+        """Digest that changes with the graph, a property or the grid. It requires that all
+        properties are valid.
 
         Raises:
             InputError: a property cannot be written as JSON.
@@ -95,8 +101,8 @@ def application_names(config: Config) -> list[str]:
 
 
 def load_planned(config: Config, plan: Plan) -> LoadedApplication:
-    """Returns the application of a replay, with the values that its plan gives; for a container,
-    its part of the application. A candidate has separate code.
+    """Returns the application of a replay, with the values in its plan; for a container, its part
+    of the application. A candidate has separate code.
     """
     code = config.replay_root(plan.replay_id) / CODE
     folder = code.local() if plan.candidate is not None and code.exists() else None
@@ -120,23 +126,23 @@ def load_application(
     given: Iterable[PropertyOverride] | None = None,
     code: Path | None = None,
 ) -> LoadedApplication:
-    """Returns an application with the values that are given for its properties; building it runs
-    nothing.
+    """Returns an application with given values of its properties. Building it runs nothing.
 
-    A module in `config.applications` holds either `app`, or `build(**parameters)` that returns one.
-    While it is loaded it can import from its own folder; modules whose names begin with an
-    underscore are no applications.
+    A module in `config.applications` defines either `app`, or `build(**parameters)` that returns an
+    application. While it is loaded, it can import from its folder. Modules whose names start with
+    an underscore are not applications.
 
     Args:
-        config: settings in force.
-        name: the application's.
-        parameters: of `build`.
-        given: properties and attributes that are given from outside; by default those in
-            rewindow.toml. Who goes on with a plan gives those of the plan.
-        code: folder in which its module is looked for, in the place of those in the settings.
+        config: current settings.
+        name: name of the application.
+        parameters: parameters of `build`.
+        given: overrides of properties and attributes; by default those in rewindow.toml. Callers
+            that continue a plan pass those of the plan.
+        code: folder with its module, instead of those in the settings.
 
     Raises:
-        InputError: there is no such application, or its module cannot be imported or holds none.
+        InputError: the application does not exist, or its module cannot be imported or defines no
+            application.
     """
     check_name("application", name)
     with _loading:
@@ -188,7 +194,10 @@ def _load(
 
 
 def overrides_in_file(config: Config, name: str) -> list[PropertyOverride]:
-    """Returns the properties and attributes of an application that rewindow.toml gives (O28)."""
+    """Returns the properties and attributes of an application that rewindow.toml sets.
+
+    Rules: O28
+    """
     settings = config.application_settings.get(name)
     if settings is None:
         return []
@@ -225,10 +234,10 @@ def _without_settings_of_streams(
     app: Application,
     given: list[PropertyOverride],
 ) -> list[PropertyOverride]:
-    """Returns what may be given to an application that a stream's settings make.
+    """Returns the overrides that are allowed for an application that a stream's settings define.
 
-    What they set already shapes its suite and its outputs too, so it is set there; here it is a
-    violation.
+    Properties set by those settings also determine its suite and its outputs. They must be changed
+    in those settings, so an override is recorded as a violation.
     """
     kept = []
     for one in given:
@@ -267,8 +276,8 @@ def _unknown(config: Config, name: str) -> InputError:
 
 
 def application_modules() -> list[ModuleType]:
-    """Returns the modules of the applications loaded so far, and those that they imported from
-    their folders.
+    """Returns the modules of the applications loaded so far, and the modules that they imported
+    from their folders.
     """
     return [
         module
@@ -279,8 +288,8 @@ def application_modules() -> list[ModuleType]:
 
 @contextmanager
 def _importing_from(folder: Path) -> Iterator[None]:
-    """Lets an application import modules of its folder: anew each time, and behind all others of
-    the same name.
+    """Lets an application import modules of its folder. They are imported again each time, and
+    after all others with the same name.
     """
     for name in {*_brought_along, *_modules_of(folder)}:
         # A folder without __init__.py is a module too, and remembers the modules in it.
@@ -290,8 +299,8 @@ def _importing_from(folder: Path) -> Iterator[None]:
     importlib.invalidate_caches()
     added = [str(folder)] if str(folder) not in sys.path else []
     sys.path += added
-    # Python takes a cached file for current if time and size are equal, so the cache could run code
-    # that is not the one of the code version.
+    # Python treats a cached file as current if time and size are equal, so it could run code that
+    # differs from the code version.
     caching = sys.dont_write_bytecode
     sys.dont_write_bytecode = True
     try:
@@ -356,8 +365,8 @@ def _application_of(module: ModuleType, name: str, parameters: Mapping[str, str]
 
 
 def _broken(what: str, error: Exception, path: Path) -> InputError:
-    """Returns why an application's definition failed, with the line of its folder that raised
-    it.
+    """Returns the error about a failed application definition, with the line of its folder that
+    raised it.
     """
     folder = path.parent
     files = {str(path), *map(str, folder.glob("*.py")), *map(str, folder.glob("*/*.py"))}
@@ -374,8 +383,8 @@ def _broken(what: str, error: Exception, path: Path) -> InputError:
 
 
 def _asked_for_spark(error: Exception) -> bool:
-    """Returns whether pyspark raised an error since there is no session: it says so, or fails at an
-    assertion.
+    """Returns whether pyspark raised an error because there is no session, either explicitly or by
+    a failed assertion.
     """
     innermost = traceback.extract_tb(error.__traceback__)[-1].filename
     is_pyspark = "/pyspark/" in Path(innermost).as_posix()
@@ -390,8 +399,8 @@ def _refuse_parameters(name: str, parameters: Mapping[str, str]) -> None:
 
 
 def stream_of(config: Config, name: str) -> str | None:
-    """Returns the stream whose settings make an application of this name, or would with one more of
-    them.
+    """Returns the stream whose settings define an application with this name, or would define it
+    with another setting; None for other names.
     """
     for begin in (HEARTBEAT, FILLED, WINDOWS):
         stream = name.removeprefix(begin)
@@ -435,10 +444,12 @@ def _made_application(config: Config, name: str, stream: str) -> Application:
 
 
 def check_code(plan: Plan, loaded: LoadedApplication) -> None:
-    """Rejects code, a configuration (W65) or an order of tuples (O39) other than those of the plan.
+    """Checks that code, configuration and order of tuples are those of the plan.
 
     Raises:
         CheckpointError: one of the fingerprints or the order differs.
+
+    Rules: O39, W65
     """
     again = f"rewindow abandon {whole_replay(plan.replay_id)} && {plan.command}"
     if plan.tuple_order != TUPLE_ORDER and _depends_on_order(loaded.app):
@@ -469,7 +480,7 @@ def _depends_on_order(app: Application) -> bool:
 
 
 def event_columns(table: Table) -> pa.Schema:
-    """Returns a stream's schema as operators see it: bookkeeping included, since they may use
-    it.
+    """Returns a stream's schema as operators see it, including bookkeeping columns, which they may
+    use.
     """
     return table.schema

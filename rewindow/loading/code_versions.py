@@ -1,7 +1,8 @@
-"""Code version and configuration digest of an application: the two values that a checkpoint is
-bound to.
+"""Code version and configuration digest of an application, to which a checkpoint is bound.
 
-Both are the same in every process. Rules: W65, R83.
+Both are the same in every process.
+
+Rules: R83, W65
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ _STRING_OR_COMMENT = re.compile(
     r"""|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|\#[^\n]*""",
     re.DOTALL,
 )
-"""A string literal or a comment: a `#` in a string starts no comment."""
+"""A string literal or a comment: a `#` in a string does not start a comment."""
 
 
 @dataclass(frozen=True)
@@ -139,11 +140,13 @@ def own_modules(app: Application, modules: Mapping[str, Path]) -> dict[str, Path
 
 
 def configuration_digest(app: Application) -> str:
-    """Returns what changes with the graph, a property, the grid or the windows of an operator (W65,
-    X8).
+    """Returns a digest that changes with the graph, a property, the grid or the windows of an
+    operator.
 
     Raises:
         InputError: a property cannot be written as JSON.
+
+    Rules: W65, X8
     """
     nodes = {node.name: described(node) for node in app.nodes.values()}
     return digest_of({"window": app.window, "origin_ms": app.origin_ms, "nodes": nodes})
@@ -175,8 +178,8 @@ def library_files() -> list[Path]:
     users import.
 
     Raises:
-        FileNotFoundError: an entry of `DECIDES_ROWS` does not exist. Code that moves takes its
-            entry along.
+        FileNotFoundError: an entry of `DECIDES_ROWS` does not exist. If code is moved, its entry
+            must be changed.
     """
     files: set[Path] = set()
     for entry in DECIDES_ROWS:
@@ -211,8 +214,8 @@ def code_lines(source: bytes) -> tuple[list[str], dict[int, str]]:
     names: list[str] = []
     spans = [*_comments("\n".join(lines))]
     in_strings: set[int] = set()
-    # Cuts spans out of the text instead of writing the tree as text again, whose form changes from
-    # one version of Python to the next.
+    # Removes spans from the text instead of generating text from the tree, whose format differs
+    # between versions of Python.
     for node in ast.walk(ast.parse(source)):
         if (
             isinstance(node, ast.ImportFrom)
@@ -240,7 +243,7 @@ def _is_string(node: ast.expr) -> bool:
 
 def _comments(text: str) -> Iterator[_Span]:
     # Tokenizing in pure Python takes longer than all other steps together. Since Python 3.12 it is
-    # done in C, and an f-string may contain its own quotes, which the pattern does not know.
+    # done in C, and an f-string may contain its own quotes, which the pattern does not support.
     if sys.version_info >= (3, 12):
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT:
@@ -268,7 +271,7 @@ def _span(node: ast.stmt | ast.expr, lines: list[str]) -> _Span:
 def _without(lines: list[str], spans: Iterable[_Span]) -> list[str]:
     """Returns the lines with the text of each span removed. Spans may be nested."""
     left = [*lines]
-    # From the end to the start, so that the columns of the spans that follow stay right.
+    # From the end to the start, so that the columns of the spans that follow stay correct.
     for span in sorted(spans, key=lambda span: (span.first_line, span.first_column), reverse=True):
         rest = left[span.last_line][span.last_column :]
         left[span.first_line] = (left[span.first_line][: span.first_column] + rest).rstrip()
@@ -283,7 +286,7 @@ def _file(kind: type) -> str | None:
 
 
 def _properties(name: str, operator: FrameOperator) -> Any:
-    """Returns properties as JSON has them."""
+    """Returns properties as values for JSON."""
     try:
         return _canonical(
             operator.model_dump(warnings=False, exclude=set(type(operator).changeable))
@@ -296,7 +299,9 @@ def _properties(name: str, operator: FrameOperator) -> Any:
 
 
 def _canonical(value: Any) -> Any:
-    """Returns a value as JSON has it, in one order: that of a set is another in every process."""
+    """Returns a value for JSON in a canonical order, because the order of a set differs between
+    processes.
+    """
     if isinstance(value, Mapping):
         return {_text(_canonical(key)): _canonical(item) for key, item in value.items()}
     if isinstance(value, set | frozenset):

@@ -1,5 +1,5 @@
-"""Applications without code: sections `[applications.NAME]` of rewindow.toml that have a `window`
-and whose operators each name an operator of the library.
+"""Applications without code: sections `[applications.NAME]` of rewindow.toml with a `window`, whose
+operators each name an operator of the library.
 """
 
 from __future__ import annotations
@@ -173,8 +173,8 @@ class _Draft:
         source: object,
         path: tuple[str, ...],
     ) -> PortHandle | None:
-        """Returns the source that a name stands for: a port of an operator, or a recorded stream;
-        None if there is an error.
+        """Returns the source with a name: a port of an operator, or a recorded stream; None if
+        there is an error.
         """
         if not isinstance(source, str):
             self.refuse(

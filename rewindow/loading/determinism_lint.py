@@ -1,9 +1,11 @@
-"""What in an application's files gives other results the next time: clocks, chance, and orders that
-nobody fixed (R86).
+"""Finds lines in an application's files that may have other results in the next run: clocks, random
+numbers, and undefined orders.
 
-The files are read, not run. A warning is a hint, no proof: `rewindow check-determinism` runs the
-application. A comment `# repeatable: WHY` on a line, or alone above it, says that it is sound;
-without a reason it says nothing.
+The files are parsed, not run. A warning is a hint, not a proof; `rewindow check-determinism` runs
+the application. A comment `# repeatable: REASON` on a line, or alone above it, marks it as
+deterministic; it has no effect without a reason.
+
+Rules: R86
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ _SEEDED = (
     "numpy.random.RandomState",
     "numpy.random.Generator",
 )
-"""Sound as long as they are given a seed."""
+"""Deterministic if a seed is given."""
 _IN_SQL = {
     _CLOCK: re.compile(
         r"\b(current_timestamp|current_date|now\s*\(\s*\)|localtimestamp|curdate\s*\()",
@@ -83,7 +85,7 @@ _SOUND = re.compile(r"#+\s*repeatable:\s*\S.*")
 
 
 class ShakyLine(NamedTuple):
-    """A line that may give other results the next time."""
+    """A line that may have other results in the next run."""
 
     file: str
     line: int
@@ -95,10 +97,11 @@ class ShakyLine(NamedTuple):
 
 
 def doubts(files: Iterable[Path]) -> list[ShakyLine]:
-    """Returns the lines of some files that may give other results the next time, by file and line.
+    """Returns the lines of some files that may have other results in the next run, by file and
+    line.
 
     Raises:
-        InputError: a file cannot be read as Python.
+        InputError: a file cannot be parsed as Python.
     """
     found = []
     for path in sorted(files):
@@ -115,7 +118,7 @@ def doubts(files: Iterable[Path]) -> list[ShakyLine]:
 
 
 def _said_to_be_sound(source: bytes) -> set[int]:
-    """Returns the lines of which a comment says that they give the same every time, and why."""
+    """Returns the lines that a comment with a reason marks as deterministic."""
     found = set()
     for token in tokenize.tokenize(io.BytesIO(source).readline):
         if token.type == tokenize.COMMENT and _SOUND.fullmatch(token.string):
@@ -134,7 +137,7 @@ def _of(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
 
 
 def _imported(tree: ast.Module) -> dict[str, str]:
-    """Returns what the names of a file stand for: a module, or something of one."""
+    """Returns the targets of the imported names in a file: a module, or an attribute of one."""
     found = {}
     for node in ast.walk(tree):
         for name, target in import_targets(node):
@@ -161,8 +164,8 @@ def _call(node: ast.Call, names: dict[str, str]) -> Iterator[tuple[int, str, str
 
 
 def _in_sql(node: ast.Call) -> Iterator[tuple[int, str, str]]:
-    """Yields what texts of SQL call; a function given by name, such as `F.expr("rand()")`, is no
-    call of Python.
+    """Yields calls in SQL texts. A function in SQL, such as `F.expr("rand()")`, is not a call in
+    Python.
     """
     for argument in node.args:
         if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
@@ -176,7 +179,7 @@ def _matches(known: str, call: str) -> bool:
 
 
 def _is_set(node: ast.AST) -> bool:
-    """Returns whether an expression is a set as it stands: a display, a comprehension, or a call of
+    """Returns whether an expression is obviously a set: a display, a comprehension, or a call of
     set.
     """
     return isinstance(node, ast.Set | ast.SetComp) or (
@@ -185,7 +188,7 @@ def _is_set(node: ast.AST) -> bool:
 
 
 def _dotted(node: ast.AST) -> str:
-    """Returns a name as it is written, such as F.rand; empty for anything else."""
+    """Returns a name as written, such as F.rand; empty for any other expression."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute) and (before := _dotted(node.value)):

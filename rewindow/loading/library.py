@@ -1,4 +1,4 @@
-"""The library: frame operators that an application of rewindow.toml may name, with examples."""
+"""The library: frame operators that an application in rewindow.toml can use, with examples."""
 
 from __future__ import annotations
 
@@ -138,15 +138,16 @@ source = "came_from" }
 outputs.both = { source = "both", key = ["came_from", "number"] }
 """,
 }
-"""By operator the lines of a section [applications.NAME] after its `window`, which read the stream
-`sales` of the examples."""
+"""By operator, the lines of a section [applications.NAME] after its `window`, which read the stream
+`sales` of the examples.
+"""
 
 
 def library_operator(name: object) -> type[FrameOperator]:
     """Returns the class of an operator of the library.
 
     Raises:
-        InputError: there is none of this name.
+        InputError: the library has no operator with this name.
     """
     known = sorted(EXAMPLES)
     if not isinstance(name, str) or name not in known:
@@ -160,7 +161,7 @@ def library_operator(name: object) -> type[FrameOperator]:
 
 @dataclass(frozen=True)
 class PropertyLine:
-    """A property of an operator in the catalogue; `default` is text as in TOML, None where the
+    """A property of an operator in the catalogue; `default` is text in TOML syntax, None if the
     property is required.
     """
 
@@ -175,11 +176,11 @@ class OperatorPage:
     """An operator in the catalogue.
 
     Attributes:
-        name: of its class.
+        name: name of its class.
         line: one sentence.
         about: further paragraphs.
         inputs: names of the input ports in the example.
-        outputs: by output port its columns in the example, each as name and type.
+        outputs: output port to its columns in the example, each as name and type.
         properties: without `columns`, which follow from the inputs.
         example: the lines of a section of rewindow.toml.
     """
@@ -197,11 +198,11 @@ def describe_operator(name: str) -> OperatorPage:
     """Returns the page of an operator.
 
     Raises:
-        InputError: the library has none of this name.
+        InputError: the library has no operator with this name.
     """
     kind = library_operator(name)
     example = EXAMPLES[name].strip()
-    # The last operator of an example is the one that it is about.
+    # The last operator of an example is its subject.
     *_, section = tomllib.loads(example)["operators"].values()
     operator = _example_operator(kind, section)
     # Ports depend on properties, so those of the example are shown.
@@ -220,10 +221,10 @@ def describe_operator(name: str) -> OperatorPage:
 
 
 def catalogue(names: Iterable[str]) -> str:
-    """Returns the part of a page of the documentation about some operators, in alphabetical order.
+    """Returns the part of a documentation page about some operators, in alphabetical order.
 
     Args:
-        names: of the classes.
+        names: names of the classes.
     """
     parts = []
     for name in sorted(names):
@@ -290,7 +291,7 @@ def _properties(kind: type[FrameOperator], attributes: str) -> list[PropertyLine
 
 
 def _type_text(annotation: Any) -> str:
-    """Returns a type as a reader of TOML knows it.
+    """Returns the name of a type in terms of TOML.
 
     >>> _type_text(tuple[str, ...]), _type_text(dict[str, str]), _type_text(int | None)
     ('list of text', 'table of text', 'whole number')
@@ -318,5 +319,5 @@ def _type_text(annotation: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Returns a piece of a docstring in one line, without the rules that it cites."""
+    """Returns a part of a docstring in one line, without references to rules."""
     return _RULES.sub("", " ".join(text.split()))

@@ -1,9 +1,11 @@
-"""Which measures mean the same in Spark and in DataFusion, and how Spark takes them.
+"""Decides which measures have the same meaning in Spark and in DataFusion, and translates them for
+Spark.
 
-A replay takes measures with Spark, in the pass of its digests; the gate measures with DataFusion
-what is not stored. Both must come to the same, so Spark is only given what `expectations/README.md`
-says of aggregates. Everything that this module does not know, such as a function or `/`, is left to
-the gate. Better to measure twice than differently.
+A replay computes measures with Spark, in the same pass as its digests. The gate computes measures
+that are not stored with DataFusion. Both must have the same result, so Spark only gets aggregates
+of the kinds listed in `expectations/README.md`. Anything that this module does not know, such as a
+function or `/`, is left to the gate: computing a measure twice is better than getting different
+results.
 """
 
 from __future__ import annotations
@@ -44,11 +46,11 @@ class _Token:
 
 
 def for_spark(sql: str, columns: pa.Schema) -> str | None:
-    """Returns an aggregate as Spark takes it, None when it might mean something else there.
+    """Returns an aggregate translated for Spark; None if it might have another meaning there.
 
     Args:
-        sql: of a measure, with its values filled in.
-        columns: what the rows have.
+        sql: SQL of a measure, with its values filled in.
+        columns: columns of the rows.
 
     >>> for_spark('sum("Total" * 1.5)', pa.schema([("Total", pa.float64())]))
     'sum ( `Total` * 1.5D )'
@@ -87,8 +89,8 @@ def _tokens(sql: str) -> list[_Token] | None:
 
 
 def _column(tokens: Sequence[_Token], place: int, columns: pa.Schema) -> str | None:
-    """Returns the column that a token names, empty if it names none, None if it is not known what
-    it means.
+    """Returns the column that a token names; empty if it is not a column, None if its meaning is
+    unknown.
     """
     token = tokens[place]
     if token.kind == "quoted":
@@ -103,7 +105,7 @@ def _column(tokens: Sequence[_Token], place: int, columns: pa.Schema) -> str | N
 
 
 def _alike(tokens: Sequence[_Token], kinds: Sequence[pa.DataType]) -> bool:
-    """Returns whether both engines come to the same, by the types of the columns that are named."""
+    """Returns whether both engines have the same result for these types of columns."""
     words = {token.word for token in tokens}
 
     def is_some(*tests: Callable[[pa.DataType], bool]) -> bool:
@@ -127,10 +129,11 @@ def _is_distinct_from(tokens: Sequence[_Token], place: int) -> bool:
 
 
 def _ends_alone(rest: Sequence[_Token]) -> bool:
-    """Returns whether nothing follows the right side of `is distinct from` but the end of its
+    """Returns whether the right side of `is distinct from` is followed only by the end of its
     parentheses.
 
-    DataFusion takes all that follows for its right side, Spark only what binds closer.
+    DataFusion includes everything that follows in the right side, Spark only operators with a
+    higher precedence.
     """
     depth = 0
     for token in rest:
@@ -161,8 +164,8 @@ def _written(
     names: Sequence[str | None],
     columns: pa.Schema,
 ) -> str | None:
-    """Returns the tokens as Spark spells them: columns quoted, decimal numbers as doubles,
-    `epoch_us` by its type.
+    """Returns the tokens in Spark's syntax: columns quoted, decimal numbers as doubles, `epoch_us`
+    by its type.
     """
     parts = []
     place = 0
@@ -192,7 +195,7 @@ def _epoch_us(
     place: int,
     columns: pa.Schema,
 ) -> str | None:
-    """Returns `epoch_us(column)` for Spark, None when its argument is something else."""
+    """Returns `epoch_us(column)` for Spark; None if its argument is not a column."""
     name = names[place + 2] if len(tokens) > place + 3 and tokens[place + 3].text == ")" else None
     if not name:
         return None

@@ -1,8 +1,9 @@
-"""Measures: SQL that adds a column to the window report, the same text in DataFusion and in Spark.
+"""Measures: SQL that adds a column to the window report, with the same text for DataFusion and
+Spark.
 
-Two things in a measure are not SQL. `{name}` stands for a value of the plan or of the output (see
-`values_of`), and `epoch_us(column)` for the microseconds since 1970 of a timestamp column, at most
-`FARTHEST_US`, so that differences of two fit into a BIGINT.
+A measure has two extensions of SQL. `{name}` is replaced by a value of the plan or of the output
+(see `values_of`). `epoch_us(column)` is the time of a timestamp column in microseconds since 1970,
+at most `FARTHEST_US`, so that a difference of two fits into a BIGINT.
 """
 
 from __future__ import annotations
@@ -25,12 +26,16 @@ from rewindow.storage import quoted
 from rewindow.windows import WindowRange
 
 TIMER_COLUMNS = ("_rw_is_timer", "is_timer", "from_timer")
-"""Names of a boolean column that tells timer tuples from data (docs/rules/heartbeat.md H19)."""
+"""Names of a boolean column that distinguishes timer tuples from data.
+
+Rules: H19 (docs/rules/heartbeat.md)
+"""
 NOT_ENDED = "cast(null as bigint)"
-"""The value `ended_us` where the recording has not ended in the range."""
+"""The value `ended_us` if the recording has not ended in the range."""
 _MEANING = 2
-"""Raised whenever the same SQL comes to mean something else, so that no stored value stands for
-another."""
+"""Incremented whenever the meaning of the same SQL changes, so that older stored values are not
+used.
+"""
 _VALUE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _EPOCH_US = re.compile(r'\bepoch_us\(\s*((?:\w+\.)?(?:\w+|"[^"]+"))\s*\)')
 
@@ -40,14 +45,13 @@ class Measure:
     """A column that a suite adds to the window report.
 
     Attributes:
-        sql: an aggregate over the rows of a window, or a query of (window_id, value) over `output`
-            and `inputs`.
+        sql: an aggregate over the rows of a window, or a query that returns (window_id, value) from
+            `output` and `inputs`.
         empty: its value in a window without rows.
         over_rows: whether `sql` is such a query.
-        inputs: streams whose tuples of the range it sees beside `output`, dots in their names
-            written as underscores.
-        across: whether what it says of a window depends on other windows, as with lag and lead over
-            them.
+        inputs: streams whose tuples in the range the query can use in addition to `output`; dots in
+            their names are written as underscores.
+        across: whether its value for a window depends on other windows, as with lag and lead.
     """
 
     name: str
@@ -61,17 +65,17 @@ class Measure:
         """Returns the measure with its values filled in.
 
         Raises:
-            GateError: it names a value that nobody has given.
+            GateError: it names a value that is not defined.
         """
         inputs = tuple(self._filled(name, known).strip('"') for name in self.inputs)
         return replace(self, sql=self._filled(self.sql, known), inputs=inputs)
 
     def digest(self, columns: Sequence[tuple[str, str]]) -> int:
-        """Returns what its stored values are found by: 64 bits of what is asked, and of the rows
-        that it is asked of.
+        """Returns the key of its stored values: a 64-bit digest of the measure and of the output's
+        columns.
 
         Args:
-            columns: names and types of the output's columns, as its plan has them.
+            columns: names and types of the output's columns, as in the plan.
         """
         asked = [
             _MEANING,
@@ -99,7 +103,9 @@ class Measure:
 
 
 def values_of(plan: Plan, output: OutputPlan) -> dict[str, Any]:
-    """Returns what a suite may use as {"$PARAMETER": NAME}, and its measures as {NAME}."""
+    """Returns the values that a suite may use as {"$PARAMETER": NAME}, and its measures as
+    {NAME}.
+    """
     grid = plan.grid
     ends = present(plan.ends.values())
     ended_us = grid.end_us(max(ends)) if len(ends) == len(plan.inputs) > 0 else NOT_ENDED
@@ -116,7 +122,7 @@ def values_of(plan: Plan, output: OutputPlan) -> dict[str, Any]:
 
 
 def every_output_has(key: Sequence[str], columns: pa.Schema) -> tuple[Measure, Measure]:
-    """Returns the measures that the window report takes of every output: rows without a key, and
+    """Returns the measures that the window report has for every output: rows without a key, and
     timers.
     """
     nulls = " or ".join(f"{quoted(column)} is null" for column in key)
@@ -130,7 +136,7 @@ def every_output_has(key: Sequence[str], columns: pa.Schema) -> tuple[Measure, M
 
 
 def for_datafusion(sql: str) -> str:
-    """Returns a measure's SQL as DataFusion takes it, with `epoch_us` written out."""
+    """Returns a measure's SQL for DataFusion, with `epoch_us` expanded."""
 
     def micros(call: re.Match[str]) -> str:
         time = f"arrow_cast({call[1]}, 'Timestamp(Microsecond, None)')"
@@ -140,7 +146,7 @@ def for_datafusion(sql: str) -> str:
 
 
 def refusal(error: Exception) -> str:
-    """Returns why DataFusion refuses an SQL, in one line."""
+    """Returns the reason why DataFusion rejects an SQL text, in one line."""
     return " ".join(str(error).replace("caused by", " ").split())[:300]
 
 
@@ -156,12 +162,12 @@ def query_of(
     of each input.
 
     Args:
-        measure: with its values filled in.
+        measure: a measure with its values filled in.
         output: name of the output.
-        windows: range whose tuples of the inputs are seen.
-        inputs: the names by which the measure sees them, each with its windows that were never
-            sealed, as pairs.
-        several: whether `staged` holds rows that readers do not see.
+        windows: range of the inputs' tuples that the query can use.
+        inputs: names of the inputs in the measure, each with its windows that were never sealed, as
+            pairs.
+        several: whether `staged` has rows that readers do not see.
     """
     parts = {"output": seen_rows("staged", output) if several else "select * from staged"}
     for name, missing in inputs.items():
@@ -174,14 +180,14 @@ def query_of(
 
 
 def recorded_name(name: str) -> str:
-    """Returns how a query calls an input's whole table; a measure sees its part of it by the
-    stream's name.
+    """Returns the name of an input's whole table in a query. The measure sees its part of the table
+    under the stream's name.
     """
     return "_rw_recorded_" + re.sub(r"\W", "_", name).lower()
 
 
 def table_name(stream: str) -> str:
-    """Returns a stream's name as SQL and columns of the report have it.
+    """Returns a stream's name for SQL and for columns of the report.
 
     >>> table_name("flight_delays.delays")
     'flight_delays_delays'

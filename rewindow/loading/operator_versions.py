@@ -1,9 +1,10 @@
-"""Code version and configuration digest of each operator: those that its state, and everything
-computed from it, are bound to.
+"""Code version and configuration digest of each operator, to which its state, and everything
+computed from it, is bound.
 
-The code is that of its class and of the bases, with what they reach by name in the application's
-files, and of functions and objects among its properties. The configuration is that of the operator
-and of everything upstream: what decides rows, so neither the recovery mode nor a container.
+The code is that of its class and base classes, of the code in the application's files that they
+reach by name, and of functions and objects among its properties. The configuration is that of the
+operator and of everything upstream, as far as it decides rows. So it includes neither the recovery
+mode nor the container.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from rewindow.recovery import OperatorVersion
 from rewindow.sequences import excluding
 
 _SCHEDULE = re.compile("before_checkpoint|windows_to_checkpoint|next_mark")
-"""Names in the code of an operator whose rows may depend on when a checkpoint falls due."""
+"""Names in the code of an operator whose rows may depend on when a checkpoint is due."""
 
 
 def operator_codes(
@@ -33,11 +34,11 @@ def operator_codes(
 ) -> dict[str, list[str]]:
     """Returns the code of each operator as texts, by operator name.
 
-    A file's statements that do more than define or assign a name, such as calls, may change any
+    Statements of a file that do more than define or assign a name, such as calls, may change any
     operator. So they count for all of them, unless they build the graph.
 
     Args:
-        app: the application, just loaded.
+        app: the application, after loading.
         modules: module name to file, of the application's modules.
     """
     sources = sources_of(modules)
@@ -66,7 +67,7 @@ def operator_versions(
     Args:
         app: the application.
         codes: the code of its operators.
-        checkpoint_windows: windows from one checkpoint to the next.
+        checkpoint_windows: number of windows from one checkpoint to the next.
 
     Raises:
         InputError: a property cannot be written as JSON.
@@ -96,7 +97,7 @@ def operator_versions(
 
 
 class _Finder(pickle.Pickler):
-    """Collects the classes and functions that values are made of."""
+    """Collects the classes and functions that values consist of."""
 
     found: list[Any]
 
@@ -110,7 +111,9 @@ class _Finder(pickle.Pickler):
 
 
 def _steps(sources: CutFiles, operator: FrameOperator) -> Iterator[Step]:
-    """Yields the code of an operator: its class, and what its properties are made of."""
+    """Yields the code of an operator: its class, and the classes and functions in its
+    properties.
+    """
     finder = _Finder(io.BytesIO())
     finder.found = [type(operator)]
     try:

@@ -1,7 +1,7 @@
-"""The code in an application's files that a piece of code reaches by name.
+"""Finds the code in an application's files that a piece of code reaches by name.
 
-A file is cut into pieces, one for each statement of its outermost level. A piece reaches the pieces
-that bind a name which it uses, and through an import those of another file. Code that uses a star
+A file is divided into pieces, one for each top-level statement. A piece reaches the pieces that
+bind a name which it uses, and through an import those of another file. Code that uses a star
 import, `getattr`, `globals` or `exec` may reach anything in its file, so the whole file counts.
 """
 
@@ -42,9 +42,9 @@ _ANY_NAME = frozenset(
         "__init_subclass__",
     ]
 )
-"""Names through which code reaches what it does not name."""
+"""Names with which code can reach names that it does not mention."""
 _ANY_FILE = frozenset(["__import__", "importlib", "pkgutil", "runpy", "builtins"])
-"""Names through which it reaches files that it does not name."""
+"""Names with which code can reach files that it does not mention."""
 _LOADS = frozenset(["LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"])
 _DEFINITION = (
     ast.FunctionDef
@@ -58,14 +58,14 @@ _DEFINITION = (
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """A statement of a file's outermost level.
+    """A top-level statement of a file.
 
     Attributes:
         code: its text, without comments and docstrings.
         uses: names of the file that it uses.
-        binds: those that it binds.
-        imports: what it imports, unless it is an import and nothing else.
-        decorators: names of what decorates something in it.
+        binds: names that it binds.
+        imports: its imports, unless it is only an import.
+        decorators: names of decorators in it.
         acts: whether it may do more than bind names when it runs.
     """
 
@@ -78,7 +78,7 @@ class Piece:
 
 
 Step = tuple[str, Use | Piece]
-"""Code to begin with: a piece of a module, or what a module has under a name."""
+"""A starting point: a piece of a module, or a name in a module."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,8 @@ class CutFile:
     """A file in pieces.
 
     Attributes:
-        aliases: name to what it is imported from; `*` to what all names are imported from.
+        aliases: name to the targets that it is imported from; `*` to the modules from which all
+            names are imported.
     """
 
     pieces: list[Piece]
@@ -94,7 +95,9 @@ class CutFile:
 
 
 class CutFiles(dict[str, CutFile]):
-    """The files of an application by the names of their modules, and what code in them reaches."""
+    """The files of an application by the names of their modules, with the code that each one
+    reaches.
+    """
 
     def reached(self, start: Step) -> list[str]:
         """Returns the texts of the reached code, and the names that it imports from elsewhere.
@@ -115,7 +118,7 @@ class CutFiles(dict[str, CutFile]):
 
     def acting(self) -> Iterator[Step]:
         """Yields the pieces that may change any other one when a file is imported: calls, changes
-        of an object, and what the application's own decorators get.
+        of an object, and definitions with a decorator of the application.
         """
         for module, file in self.items():
             for piece in file.pieces:
@@ -127,7 +130,7 @@ class CutFiles(dict[str, CutFile]):
         module: str,
         step: Use | Piece,
     ) -> tuple[list[Step], list[str]]:
-        """Returns where a step leads to, and the texts that it adds."""
+        """Returns the next steps from a step, and the texts that it adds."""
         if isinstance(step, Piece):
             steps: list[Step] = list(zip(repeat(module), sorted(step.uses), strict=False))
             targets = step.imports
@@ -151,7 +154,7 @@ class CutFiles(dict[str, CutFile]):
         return steps, texts
 
     def _own(self, target: Use) -> list[Step]:
-        """Returns what a name from elsewhere leads to in the application's files."""
+        """Returns the steps in the application's files that an imported name leads to."""
         if target[0] in _ANY_FILE or target[:2] == ("sys", "modules"):
             return list(zip(self, repeat(WHOLE), strict=False))
         for end in range(len(target), 0, -1):
@@ -162,7 +165,7 @@ class CutFiles(dict[str, CutFile]):
 
 
 def sources_of(paths: Mapping[str, Path]) -> CutFiles:
-    """Returns the files of an application, given by the names of their modules."""
+    """Returns the files of an application, given the names of their modules."""
     sources = CutFiles()
     for module, path in sorted(paths.items()):
         package = module if path.name == "__init__.py" else module.rpartition(".")[0]
@@ -223,7 +226,7 @@ def _piece(
 
 
 def _names(code: CodeType) -> tuple[set[Use], set[str]]:
-    """Returns the names of its file that code uses, and those that it binds."""
+    """Returns the names of its file that code uses, and the names that it binds."""
     uses: set[Use] = set()
     binds: set[str] = set()
     codes = [code]
@@ -253,12 +256,12 @@ def _names(code: CodeType) -> tuple[set[Use], set[str]]:
 
 
 def import_targets(node: ast.AST, package: str = "") -> Iterator[tuple[str, Use]]:
-    """Yields the names that an import binds, each with what it is imported from; of one from
-    Rewindow without its module, which may move.
+    """Yields the names that an import binds, each with its target. A target in Rewindow has no
+    module, because it may be moved.
 
     Args:
         node: a node of a tree; only an import yields anything.
-        package: the package that relative imports in it begin from.
+        package: the package to which relative imports in it refer.
     """
     if isinstance(node, ast.Import):
         for alias in node.names:

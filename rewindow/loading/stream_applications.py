@@ -1,4 +1,4 @@
-"""Applications that streams' settings make: `heartbeat_<stream>`, `filled_<stream>` and
+"""Applications that settings of streams define: `heartbeat_<stream>`, `filled_<stream>` and
 `windows_<stream>`.
 """
 
@@ -28,7 +28,7 @@ def stream_application(
     settings: StreamConfig,
     schema: pa.Schema,
 ) -> Application:
-    """Returns the application of this name that a stream's settings make."""
+    """Returns the application with a name that a stream's settings define."""
     makers = {
         HEARTBEAT: heartbeat_application,
         FILLED: filled_application,
@@ -42,13 +42,13 @@ def heartbeat_application(stream: str, settings: StreamConfig, schema: pa.Schema
     """Returns the application `heartbeat_<stream>`: one Heartbeat over a recorded stream, with the
     output `ticks`.
 
-    A timer that a tuple of exactly its timestamp brings is left out: the tuple stands for it.
-    Quarantined tuples are in the error table `heartbeat.errors`.
+    A timer is omitted if a tuple with exactly its timestamp exists. Quarantined tuples are in the
+    error table `heartbeat.errors`.
 
     Args:
         stream: name of the recorded stream.
-        settings: the stream's; its interval, slack, event timestamp, keys and max_jump are the
-            Heartbeat's.
+        settings: the stream's settings; its interval, slack, event timestamp, keys and max_jump
+            apply to the Heartbeat.
         schema: columns of the recorded stream.
 
     Raises:
@@ -84,20 +84,20 @@ def heartbeat_application(stream: str, settings: StreamConfig, schema: pa.Schema
 
 
 def filled_application(stream: str, settings: StreamConfig, schema: pa.Schema) -> Application:
-    """Returns the application `filled_<stream>`: rows in the place of missing ones, as the output
+    """Returns the application `filled_<stream>`: rows that replace missing ones, as the output
     `filled`.
 
-    Tuples that close no gap, since they have no key, no timestamp or one far ahead, are also in the
-    error table `fill.errors`.
+    Tuples that close no gap, because they have no key, no timestamp or one that is far ahead, are
+    also in the error table `fill.errors`.
 
     Args:
         stream: name of the recorded stream.
-        settings: the stream's; its event timestamp, keys, expected keys and `fill` are those of
-            `FillGaps`.
+        settings: the stream's settings; its event timestamp, keys, expected keys and `fill` apply
+            to `FillGaps`.
         schema: columns of the recorded stream.
 
     Raises:
-        InputError: the stream cannot be filled by these settings.
+        InputError: the stream cannot be filled with these settings.
     """
     fill = settings.fill
     step_us = settings.cadence_us or settings.interval_us
@@ -150,16 +150,16 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
     """Returns the application `windows_<stream>`: windows over event time, with the outputs `fired`
     and `late`.
 
-    Tuples whose timestamp cannot be used are in the error table `aggregate.errors`.
+    Tuples with an unusable timestamp are in the error table `aggregate.errors`.
 
     Args:
         stream: name of the recorded stream.
-        settings: the stream's; its event timestamp, keys and `windows` are those of
+        settings: the stream's settings; its event timestamp, keys and `windows` apply to
             `AggregateWindows`.
         schema: columns of the recorded stream.
 
     Raises:
-        InputError: the stream has no windows by these settings.
+        InputError: the settings define no windows for the stream.
     """
     given = settings.windows
     if given is None or settings.event_at is None:
@@ -206,7 +206,7 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
         " us"
     ):  # Begins may be equal, or are null (E65).
         key = ["pane", "kind"]
-    # A key of the stream may be null, which the gate refuses in a key of an output (X24).
+    # A key of the stream may be null, which the gate rejects in a key of an output (X24).
     app.output(
         "fired",
         node["fired"],
@@ -220,8 +220,8 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
 
 
 def _wrong(operator: FrameOperator) -> str:
-    """Returns what is wrong with an operator's properties, beginning with the first one's name
-    where it is known.
+    """Returns the first error about an operator's properties, with the name of the property if it
+    is known.
     """
     first = operator.wrong_properties()[0]
     if first.path == "properties":

@@ -1,8 +1,8 @@
-"""What is wrong with the suites of an application, found before anything runs, and all at once.
+"""Finds all errors in the suites of an application before a replay runs.
 
-Great Expectations is not imported for it, which takes seconds: the types that it has are the names
-of its modules, those of plugins the names of their classes. Measures are planned by DataFusion on
-empty tables of the outputs' columns.
+Great Expectations is not imported for it, because that takes seconds: the types of expectations are
+the names of its modules, and those of plugins the names of their classes. DataFusion plans the
+measures on empty tables with the outputs' columns.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _OWN_VALUES = {
     "begins_empty": "false",
     "ended_us": NOT_ENDED,
 }
-"""Stands for what a plan gives; see measures.values_of."""
+"""Placeholders for the values of a plan; see measures.values_of."""
 
 
 def suite_flaws(
@@ -59,11 +59,11 @@ def suite_flaws(
     app: Application,
     recorded: Mapping[str, Table],
 ) -> Iterator[Violation]:
-    """Yields a violation for each flaw of a suite that an output of the application names.
+    """Yields a violation for each error in a suite of an output of the application.
 
     Args:
-        config: settings in force; they name the folder of expectations.
-        app: what is to be launched.
+        config: current settings, with the folder of expectations.
+        app: the application to launch.
         recorded: its inputs.
     """
     types, broken = _types(config.expectations)
@@ -89,7 +89,7 @@ def suite_flaws(
 
 
 def _columns(app: Application, output: Output) -> pa.Schema | None:
-    """Returns an output's event columns, None where the graph is too broken to tell."""
+    """Returns an output's event columns; None if errors in the graph prevent it."""
     node = app.nodes.get(str(output.source.operator))
     if node is None or not node.has_known_ports or output.source.port not in node.output_ports():
         return None
@@ -146,7 +146,9 @@ def _named(kwargs: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _parameters(value: Any) -> Iterator[str]:
-    """Yields the values that an expectation uses by name; sums of them are left to the library."""
+    """Yields the values that an expectation uses by name; sums of them are left to Great
+    Expectations.
+    """
     if isinstance(value, dict):
         name = value.get("$PARAMETER")
         if isinstance(name, str) and name.isidentifier():
@@ -199,8 +201,8 @@ def _why_not(
     inputs: Mapping[str, Table],
     output: Output,
 ) -> str:
-    """Returns why a query, or aggregates together, cannot be planned, empty when they can; nothing
-    is read.
+    """Returns why a query, or aggregates together, cannot be planned; empty if they can. Reads no
+    rows.
     """
     measure = measures[0]
     unknown = excluding(measure.inputs, inputs)
@@ -221,8 +223,8 @@ def _why_not(
 
 
 def _types(folder: Path) -> tuple[frozenset[str], list[tuple[str, str]]]:
-    """Returns the types that expectations may have, none if the library is not there, and plugins
-    that are broken.
+    """Returns the types that expectations may have, none if Great Expectations is not installed,
+    and broken plugins.
     """
     types = set(_library_types())
     broken = []
@@ -248,7 +250,7 @@ def _library_types() -> frozenset[str]:
 
 
 def _snake(name: str) -> str:
-    """Returns the type that the library gives to a class.
+    """Returns the type of an expectation class in Great Expectations.
 
     >>> _snake("ExpectColumnPairValuesAToBeGreaterThanB")
     'expect_column_pair_values_a_to_be_greater_than_b'

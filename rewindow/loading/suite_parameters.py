@@ -1,9 +1,10 @@
-"""Values that the suites of generated applications use: what they know of a stream and of an
-operator, as SQL.
+"""Parameters for the suites of generated applications: properties of a stream and of an operator,
+as SQL.
 
-Names of columns are quoted, since a stream may call a column as it likes. Columns that the suites
-add begin with `_rw_q_`: `_rw_q_ts` and `_rw_q_at` are timestamp and arrival in microseconds. Like
-the suites, these values follow from the rules of the outputs, not from the code that makes them.
+Names of columns are quoted, because columns of a stream may have any name. Columns that the suites
+add start with `_rw_q_`: `_rw_q_ts` and `_rw_q_at` are timestamp and arrival in microseconds. Like
+the suites, these values are derived from the rules of the outputs, not from the code that computes
+them.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ Parameters = dict[str, str | int | float]
 _TS = "_rw_q_ts"
 _AT = "_rw_q_at"
 _FAR_US = 4_000_000_000_000_000_000
-"""Beyond every instant: replaces a bound that is not set."""
+"""Later than any instant: replaces a limit that is not set."""
 OVERLAP_MAX = 64
-"""Windows are compared with the stream unless a tuple is in more of them."""
+"""Windows are compared with the stream unless a tuple can be in more windows than this."""
 
 
 def heartbeat_parameters(stream: str, beat: Heartbeat, schema: pa.Schema) -> Parameters:
-    """Returns what the suite `heartbeat` has to know of a stream: its names, and which of them
-    timers fill.
+    """Returns the parameters of the suite `heartbeat`: the names of columns, and those that timers
+    fill.
     """
     passed = _groupable(schema)
     payload = excluding(passed, (beat.arrived_at, beat.event_at, *beat.key_by))
@@ -56,7 +57,7 @@ def heartbeat_parameters(stream: str, beat: Heartbeat, schema: pa.Schema) -> Par
 
 
 def late_parameters(stream: str, operator: AggregateWindows, schema: pa.Schema) -> Parameters:
-    """Returns what the suite `late_tuples` has to know: how the watermark follows the stream."""
+    """Returns the parameters of the suite `late_tuples`: how the watermark follows the stream."""
     time = operator.event_time()
     (one,) = time.streams.values()
     far = is_far(_TS, _AT, one.max_ahead_us or 0)
@@ -86,7 +87,7 @@ def late_parameters(stream: str, operator: AggregateWindows, schema: pa.Schema) 
 
 
 def fired_parameters(stream: str, operator: AggregateWindows, schema: pa.Schema) -> Parameters:
-    """Returns what the suite `windows` has to know: the place and the content of windows.
+    """Returns the parameters of the suite `windows`: the bounds and the content of windows.
 
     Windows that fire more than once, count tuples, never end or overlap much are not compared with
     the stream.
@@ -125,8 +126,8 @@ def fired_parameters(stream: str, operator: AggregateWindows, schema: pa.Schema)
     return known
 
 
-# SQL for `windows`: whether the one row of an output and the expected one have equal values in a
-# column, and the tuples on time with the windows that hold them.
+# SQL for `windows`: whether the single row of an output and the expected one have equal values in a
+# column, and the tuples on time with the windows that contain them.
 _FOUND = "max(case when _rw_q_one = 1 then {0} end)"
 _EXPECTED = "max(case when _rw_q_one = 0 then {0} end)"
 _EXACT = f"({_FOUND} is not distinct from {_EXPECTED})"
@@ -158,11 +159,11 @@ def filled_parameters(
     max_ahead_us: int,
     grid: Grid,
 ) -> Parameters:
-    """Returns what the suite `filled` has to know: the steps, and the methods of the columns.
+    """Returns the parameters of the suite `filled`: the steps, and the methods of the columns.
 
     Args:
-        max_ahead_us: the operator passes over timestamps that run further ahead of their arrival.
-        grid: of the streaming windows.
+        max_ahead_us: the operator skips timestamps that are further ahead of their arrival.
+        grid: grid of the streaming windows.
     """
     rules = operator.rules()
     names = _names(stream, operator.event_at, operator.keys)
@@ -205,7 +206,9 @@ def filled_parameters(
 
 
 def _column_parameters(rules: FillRules, schema: pa.Schema, known: Parameters) -> Parameters:
-    """Returns SQL for where the values of made rows come from, and for whether they are wrong."""
+    """Returns SQL for the sources of values in filled rows, and for whether these values are
+    wrong.
+    """
     templates = tomllib.loads((PACKAGE / "loading" / "filled_columns.toml").read_text())
     sides = ""
     sources = "_rw_q_sided"
@@ -244,7 +247,7 @@ def _column_parameters(rules: FillRules, schema: pa.Schema, known: Parameters) -
         pieces = {**templates["pieces"], **method, **templates["right"]}
         made = _filled_in(pieces, about)
         made_wrong.append(f"not {made['right']}")
-        # One subquery a column: DataFusion fails if a query has the same window function twice.
+        # One subquery per column: DataFusion fails if a query has the same window function twice.
         sources = f"(select *, {made['sources']} from {sources})"
         sides += str(made["own_side"]) if is_own else ""
         if name in rules.nulls:
@@ -260,7 +263,7 @@ def _column_parameters(rules: FillRules, schema: pa.Schema, known: Parameters) -
 
 
 def _filled_in(templates: Mapping[str, str], known: Parameters) -> Parameters:
-    """Returns values with some templates among them, each filled in with those before it."""
+    """Returns the values with additional templates, each filled in with the values before it."""
     found = dict(known)
     for name, template in templates.items():
         found[name] = template.strip().format(**found)
@@ -291,7 +294,7 @@ def _names(stream: str, event_at: str, keys: Iterable[str]) -> Parameters:
 
 
 def _groupable(schema: pa.Schema) -> list[str]:
-    """Returns the event columns that SQL can group by: those without a map in them."""
+    """Returns the event columns that SQL can group by: those that contain no map."""
     plain = [field.name for field in schema if "map<" not in str(field.type)]
     return excluding(plain, POSITION_COLUMNS)
 
@@ -301,7 +304,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _floor(value: str, step_us: int) -> str:
-    """Returns SQL for the multiple of a step at or below a value, below zero too."""
+    """Returns SQL for the multiple of a step at or below a value, including negative ones."""
     return f"(({value}) - ((({value}) % {step_us}) + {step_us}) % {step_us})"
 
 
@@ -310,5 +313,5 @@ def _truth(value: bool) -> str:
 
 
 def _text(value: str) -> str:
-    """Returns a text as SQL has it."""
+    """Returns a text as an SQL literal."""
     return "'" + value.replace("'", "''") + "'"

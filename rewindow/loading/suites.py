@@ -1,26 +1,28 @@
-"""Suites: what is expected of an output, as JSON in the project's folder `expectations/suites`,
-else in ours.
+"""Suites: expectations about an output, as JSON in the project's folder `expectations/suites`,
+otherwise in Rewindow's folder.
 
-A suite is a Great Expectations suite. Two keys of its `meta` are ours and add columns to the window
-report:
+A suite is a Great Expectations suite. Two keys of its `meta` belong to Rewindow and add columns to
+the window report:
 
     "measures": {"flights": "sum(flights)"}
         an aggregate over the output's rows of each window
     "row_measures": {"gone": "select window_id, ... as value from output ..."}
-        a query over all rows, for what an aggregate cannot say
+        a query over all rows, if an aggregate is not enough
 
-A measure is null in a window that is lost or has no rows; `{"sql": ..., "empty": 0}` gives a value
-for no rows. A query says with `"inputs": ["flights"]` which inputs it compares with, and with
-`"windows": "several"` that it looks beyond its window (`lag`, `lead`); expectations/README.md has
-the SQL that measures may use.
+A measure is null in a window that is lost or has no rows; `{"sql": ..., "empty": 0}` sets a value
+for windows without rows. A query lists the inputs that it compares with in `"inputs": ["flights"]`,
+and `"windows": "several"` if it depends on other windows (`lag`, `lead`). expectations/README.md
+describes the SQL that measures may use.
 
-The suite `every_output` is part of every output's suite. An output without a single row in a whole
-range fails, since every other check has looked at nothing, unless `meta` has `"may_be_empty":
-true`. An expectation carries a slug in `meta.check`, a sentence for readers in `description`, and a
-severity. `meta.after_loss: "warning"` makes it a warning in windows that are affected by a loss
-which at most once allows, or by a start state (docs/rules/recovery.md R14).
+The suite `every_output` is part of every output's suite. An output without any row in a whole range
+fails, because no other check had rows to evaluate, unless `meta` has `"may_be_empty": true`. An
+expectation has a slug in `meta.check`, a sentence for readers in `description`, and a severity.
+`meta.after_loss: "warning"` makes it a warning in windows that are affected by a loss which at most
+once allows, or by a start state.
 
     python -m rewindow.loading.suites FILE...    writes files in canonical form, with their ids
+
+Rules: R14 (docs/rules/recovery.md)
 """
 
 from __future__ import annotations
@@ -45,15 +47,16 @@ from rewindow.version import PACKAGE
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "rewindow.expectations")
 EVERY_OUTPUT = "every_output"
 NOT_EMPTY = "not-empty"
-"""The check of `every_output` that a suite's `may_be_empty` takes out."""
+"""The check of `every_output` that a suite's `may_be_empty` removes."""
 OURS = next(
     (path for path in (PACKAGE.parent / "expectations", PACKAGE / "expectations") if path.is_dir()),
     PACKAGE,
 )
-"""Our own folder of expectations: in the checkout, or where the package was installed."""
+"""Rewindow's folder of expectations: in the checkout, or in the installed package."""
 HOW_TO = OURS / "README.md"
-"""How suites are written, with the SQL that measures may use; a user's project has no such file, so
-hints name ours."""
+"""Instructions for suites, with the SQL that measures may use. A user's project has no such file,
+so hints name this one.
+"""
 COLUMNS = (
     *(
         "window_id",
@@ -86,8 +89,9 @@ COLUMNS = (
         "not_verifiable",
     ),
 )
-"""Columns of every window report; `tuples_in_<input>` for each input and the suite's measures join
-them."""
+"""Columns of every window report; `tuples_in_<input>` for each input and the suite's measures are
+added to them.
+"""
 SEVERITIES = ("critical", "warning", "info")
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -95,7 +99,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Suite:
-    """Checks of one output and the measures they need."""
+    """Checks of one output and the measures that they need."""
 
     name: str
     expectations: tuple[dict[str, Any], ...]
@@ -109,15 +113,15 @@ class Suite:
 
 
 def suite_for(folder: Path, name: str | None, *, may_be_empty: bool = False) -> Suite:
-    """Returns the checks of an output: those of every output, and those of its own suite.
+    """Returns the checks of an output: those of every output, and those of its suite.
 
     Args:
         folder: the project's expectations.
-        name: the output's own suite, None when it has none.
-        may_be_empty: no row in the whole range is no fault of this output, whatever its suite says.
+        name: name of the output's suite; None if it has none.
+        may_be_empty: accept an output without rows in the whole range, independent of its suite.
 
     Raises:
-        GateError: a suite file is missing, is not a suite, or checks nothing.
+        GateError: a suite file is missing, is not a suite, or has no checks.
     """
     common = read_suite(folder, EVERY_OUTPUT)
     if name is None or name == EVERY_OUTPUT:
@@ -144,11 +148,11 @@ def replay_measures(
     """Returns the measures of each output's windows, those of every output first, with their values
     filled in.
 
-    A suite that cannot be read now stops no replay: the gate will say what is wrong with it.
+    A suite that cannot be read does not stop the replay, because the gate will report the error.
 
     Args:
         folder: the project's expectations.
-        say: called with a line for people.
+        say: called with a line for the user.
     """
     found: dict[str, tuple[Measure, ...]] = {}
     for output in plan.outputs:
@@ -172,11 +176,11 @@ def _without_emptiness(suite: Suite) -> Suite:
 
 
 def read_suite(folder: Path, name: str) -> Suite:
-    """Returns a suite as its file has it, with ids where the file has none; those of Rewindow need
-    no copy.
+    """Returns a suite from its file, with ids added if the file has none. Suites of Rewindow need
+    no copy in the project.
 
     Raises:
-        GateError: the file is missing, is not a suite, or checks nothing.
+        GateError: the file is missing, is not a suite, or has no checks.
         InputError: the name could lead to another folder.
     """
     check_suite(name)
@@ -232,7 +236,7 @@ def read_suite(folder: Path, name: str) -> Suite:
 
 
 def with_ids(suite: dict[str, Any]) -> dict[str, Any]:
-    """Returns a suite in which the suite and every check has its id: the UUID of its name.
+    """Returns a suite with the ids of the suite and of every check, which are UUIDs of their names.
 
     >>> suite = {"name": "delays", "expectations": [{"meta": {"check": "no-gap"}}]}
     >>> with_ids(suite)["expectations"][0]["id"]
@@ -247,12 +251,12 @@ def with_ids(suite: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_id(suite: str, slug: str) -> str:
-    """Returns the id of a check, or of the suite itself when the slug is empty."""
+    """Returns the id of a check, or of the suite if the slug is empty."""
     return str(uuid.uuid5(NAMESPACE, f"{suite}/{slug}" if slug else suite))
 
 
 def canonical(suite: dict[str, Any]) -> str:
-    """Returns the text that the file of a suite has: ids filled in, keys sorted."""
+    """Returns the text for the file of a suite: with ids, keys sorted."""
     return json.dumps(with_ids(suite), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 

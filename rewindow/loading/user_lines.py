@@ -1,5 +1,5 @@
-"""The line of a user's code where an error was raised, found in a traceback or in what Spark says
-of a worker's.
+"""Finds the line of a user's code where an error was raised, in a traceback or in Spark's message
+about a worker.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CALLED_FROM = re.compile(r"was called from\s+(\S+):(\d+)")
 
 @dataclass(frozen=True)
 class UserLine:
-    """A line of a file, the function that it is in (empty when unknown), and its text."""
+    """A line of a file, with its function (empty if unknown) and its text."""
 
     file: str
     line: int
@@ -28,7 +28,7 @@ class UserLine:
 
     @property
     def text(self) -> str:
-        """The line itself, empty when the file cannot be read."""
+        """The text of the line, empty if the file cannot be read."""
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
@@ -39,17 +39,19 @@ class UserLine:
 
 
 def raised_at(error: BaseException, files: Collection[str]) -> UserLine | None:
-    """Returns the innermost line in some files that an error came from; None when it names none.
+    """Returns the innermost line in some files that an error came from; None if the error names
+    none.
 
     Args:
-        error: of Python, of a worker's Python or of Spark, which names the line that made a column.
-        files: the files to look for.
+        error: an error of Python, of a Python worker, or of Spark, which names the line that
+            created a column.
+        files: the files to search for.
     """
     if isinstance(error, SyntaxError) and error.filename in files:
         return UserLine(str(error.filename), error.lineno or 1)
     text = _text(error)
-    # From the most exact source to the least: a worker's traceback, ours, the call that made a
-    # column, and at last a piece of SQL that a single line has.
+    # From the most exact source to the least: a worker's traceback, the traceback of this process,
+    # the call that created a column, and finally a piece of SQL that occurs in a single line.
     lines = []
     for file, number, name in reversed(_IN_WORKER.findall(text)):
         lines.append(UserLine(file, int(number), name))
@@ -65,8 +67,8 @@ def raised_at(error: BaseException, files: Collection[str]) -> UserLine | None:
 
 
 def _line_with(sql: str, files: Collection[str]) -> UserLine | None:
-    """Returns the one line of some files that has a piece of SQL in it; None when there are none or
-    several.
+    """Returns the only line of some files that contains a piece of SQL; None if there is none or
+    more than one.
     """
     lines: list[UserLine] = []
     for file in files:
@@ -77,7 +79,7 @@ def _line_with(sql: str, files: Collection[str]) -> UserLine | None:
 
 
 def class_lines(operator: FrameOperator) -> list[tuple[str, range]]:
-    """Returns file and lines of an operator's class and its bases; none where there is no file."""
+    """Returns file and lines of an operator's class and its bases; empty if they have no file."""
     found = []
     for kind in _classes(operator):
         try:
