@@ -4,7 +4,7 @@
     scheduler,
                                                                                  dag-processor,
                                                                                  triggerer
-    down() ──SIGTERM──> supervisor ──stops──> all of them, and whatever they left behind
+    down() ──SIGTERM──> supervisor ──stops──> all of them, and their remaining processes
 
 Airflow's home is `<state>/airflow`: database, logs, secrets and passwords (mode 0600), pid file and
 supervisor.log. This package starts Airflow as a command and never imports it.

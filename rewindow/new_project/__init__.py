@@ -1,6 +1,7 @@
 """Creates a project for a new source: its columns, its stream, a first application and suite.
 
-sample.py    the first rows of a file columns.py   what each column is, and why stream.py    which
-column is the arrival, which the key, how wide a window is, and why files.py     the texts of
-rewindow.toml, the application and the suite; writing them
+sample.py    reads a sample of the rows of a file
+columns.py   detects the type of each column, with the reason
+stream.py    proposes the columns of arrival and key and the width of windows, with the reasons
+files.py     writes rewindow.toml, the application and the suite
 """
