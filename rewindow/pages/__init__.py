@@ -1,1 +1,1 @@
-"""Pages about streams, replays and checks; plain HTML that needs no other file."""
+"""Pages about streams, replays and checks, each a self-contained HTML file."""

@@ -1,5 +1,5 @@
-"""Draws the graph of an application: as text for a terminal, as SVG for a page; it needs no other
-program.
+"""Draws the graph of an application: as text for a terminal, as SVG for a page. No other program is
+needed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _HEIGHT = 46
 _ACROSS = 80
 _DOWN = 18
 _EDGE = 12
-"""Size of a box, space between boxes across and down, and space around all."""
+"""Size of a box, space between boxes horizontally and vertically, and margin."""
 _LETTERS = 25
-"""So many letters fit into a box."""
+"""Number of characters that fit into a box."""
 
 
 class Box(NamedTuple):
@@ -43,17 +43,17 @@ class Box(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The title as far as it fits."""
+        """The title, shortened to fit."""
         return _cut(self.title)
 
     @property
     def shown_words(self) -> str:
-        """The words as far as they fit."""
+        """The words, shortened to fit."""
         return _cut(self.words)
 
 
 class Line(NamedTuple):
-    """A stream from one box to the next, with its ends."""
+    """A stream from one box to the next, with the coordinates of its ends."""
 
     words: str
     x1: int
@@ -63,14 +63,14 @@ class Line(NamedTuple):
 
     @property
     def is_back(self) -> bool:
-        """Whether it ends before it begins: what a delay operator gets, and hands to a later
-        window.
+        """Whether it ends to the left of its start, as the input of a delay operator, which passes
+        it to a later window.
         """
         return self.x2 < self.x1
 
     @property
     def path(self) -> str:
-        """The curve; the way back of a cycle goes below the boxes."""
+        """The curve; the return path of a cycle is below the boxes."""
         if self.is_back:
             below = max(self.y1, self.y2) + _HEIGHT
             return (
@@ -86,9 +86,9 @@ def draw_graph(graph: GraphDescription, *, alone: bool, marked: Collection[str] 
     a thicker edge.
 
     Args:
-        graph: what to draw.
-        alone: whether it is a file of its own, and no part of a page.
-        marked: names of operators, and streams as in "read.out to count.in", to be drawn in red.
+        graph: the graph to draw.
+        alone: whether the SVG is a separate file, not part of a page.
+        marked: names of operators, and streams as in "read.out to count.in", to draw in red.
     """
     boxes = _boxes(graph)
     columns = max((box.column for box in boxes.values()), default=0) + 1
@@ -107,8 +107,8 @@ def draw_graph(graph: GraphDescription, *, alone: bool, marked: Collection[str] 
 
 
 def graph_text(graph: GraphDescription) -> str:
-    """Returns the graph as lines of text: each operator in its order, with what feeds it and what
-    reads it.
+    """Returns the graph as lines of text: the operators in order, each with its inputs and its
+    readers.
     """
     readers = _readers(graph)
     lines = [f"{graph.application}, windows of {graph.window}"]
@@ -137,7 +137,7 @@ def graph_text(graph: GraphDescription) -> str:
 
 
 def _readers(graph: GraphDescription) -> dict[str, list[str]]:
-    """Returns who reads a stream, by where it begins."""
+    """Returns the readers of each stream, by the port where it starts."""
     found: dict[str, list[str]] = {}
     for operator in graph.operators:
         for port, end in operator.feeds.items():
@@ -148,7 +148,7 @@ def _readers(graph: GraphDescription) -> dict[str, list[str]]:
 
 
 def _boxes(graph: GraphDescription) -> dict[str, Box]:
-    """Returns the boxes by what they are: `s:` stream, `p:` operator, `o:` output."""
+    """Returns the boxes by key: `s:` stream, `p:` operator, `o:` output."""
     columns = _columns(graph)
     last = max(columns.values(), default=0) + 1
     listed = [(f"s:{name}", "stream", name, "recorded stream", 0) for name in graph.streams]
@@ -165,7 +165,7 @@ def _boxes(graph: GraphDescription) -> dict[str, Box]:
     listed += [(f"o:{name}", "output", name, "output", last) for name in graph.outputs]
     rows: dict[int, int] = {}
     boxes = {}
-    # Without streams there is nothing to draw in the first column.
+    # Without streams the first column is empty and omitted.
     left = 0 if graph.streams else 1
     for key, kind, title, words, column in listed:
         row = rows.setdefault(column, 0)
@@ -175,8 +175,8 @@ def _boxes(graph: GraphDescription) -> dict[str, Box]:
 
 
 def _columns(graph: GraphDescription) -> dict[str, int]:
-    """Returns the column of each operator: one behind the last that feeds it; in a cycle, the last
-    that is placed.
+    """Returns the column of each operator: the one after the last operator that feeds it; in a
+    cycle, the last one that is already placed counts.
     """
     columns: dict[str, int] = {}
     for operator in graph.operators:
@@ -186,8 +186,8 @@ def _columns(graph: GraphDescription) -> dict[str, int]:
 
 
 def _owner(graph: GraphDescription, end: str) -> str:
-    """Returns the operator that a stream comes from, empty for a recorded one, whose name may have
-    a full stop too.
+    """Returns the operator that a stream comes from; empty for a recorded stream, whose name may
+    also contain a full stop.
     """
     return "" if end in graph.streams else end.rpartition(".")[0]
 
@@ -210,7 +210,7 @@ def _line(
     to: str,
     words: str,
 ) -> Line | None:
-    """Returns the line of a stream, None for one that comes from nowhere."""
+    """Returns the line of a stream; None if its source has no box."""
     owner = _owner(graph, end)
     left = boxes.get(f"p:{owner}" if owner else f"s:{end}")
     right = boxes[to]

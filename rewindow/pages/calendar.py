@@ -1,7 +1,8 @@
 """Draws layers as a calendar: a column for each day (or hour, or minute), a row for each slice of
 it.
 
-The colour of a cell is its value. Pure: values in, shapes out.
+The colour of a cell represents its value. Pure functions: the input is values, the result is
+shapes.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ _STEPS = (
     (6 * _HOUR, 12), (_DAY, 24),
     (7 * _DAY, 28), (28 * _DAY, 28), (364 * _DAY, 52),
 )  # fmt: skip
-"""What a column may span, and into how many rows it is cut."""
+"""Possible durations of a column, each with its number of rows."""
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Cells:
-    """How windows lie on the calendar.
+    """Positions of windows in the calendar.
 
     Attributes:
-        column_us, row_us: what a column and a cell span.
-        begin_us: begin of the first column.
+        column_us, row_us: duration of a column and of a cell.
+        begin_us: start of the first column.
         place: for each window, its cell's index: column times rows plus row.
         width, height: size of a cell in pixels.
     """
@@ -59,7 +60,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class DrawnLayer:
-    """A layer as shapes: per level one path, and what the levels mean."""
+    """A layer as shapes: one path per level, and a legend of the levels."""
 
     layer: Layer
     paths: tuple[tuple[str, str], ...]
@@ -73,7 +74,7 @@ class Calendar:
 
     Attributes:
         columns, rows: labels with their position in pixels.
-        script: what the tooltip needs, as JSON.
+        script: data for the tooltip, as JSON.
     """
 
     width: int
@@ -104,8 +105,8 @@ def draw_calendar(grid: Grid, windows: WindowRange, layers: Sequence[Layer]) -> 
 
 
 def choose_steps(width_us: int, span_us: int) -> tuple[int, int]:
-    """Returns what a column and a cell span, so that there are at most COLUMNS_MAX columns where
-    that is possible.
+    """Returns the durations of a column and a cell, so that there are at most COLUMNS_MAX columns
+    if possible.
 
     >>> [step // 1_000_000 for step in choose_steps(3_600_000_000, 365 * 86_400_000_000)]
     [86400, 3600]
@@ -118,7 +119,7 @@ def choose_steps(width_us: int, span_us: int) -> tuple[int, int]:
 
 
 def place_windows(grid: Grid, windows: WindowRange) -> Cells:
-    """Returns where each window of a range lies."""
+    """Returns the position of each window of a range."""
     begin = grid.start_us(windows.first)
     end = grid.end_us(windows.last)
     column_us, row_us = choose_steps(grid.width_us, end - begin)
@@ -142,8 +143,8 @@ def place_windows(grid: Grid, windows: WindowRange) -> Cells:
 
 
 def cell_values(cells: Cells, layer: Layer) -> Floats:
-    """Returns a layer's value for each cell: the sum or the mean of its windows, not a number where
-    there is none.
+    """Returns a layer's value for each cell: the sum or the mean of its windows, NaN for a cell
+    without values.
     """
     values = np.asarray(layer.values, dtype=np.float64)  # None becomes NaN.
     known = ~np.isnan(values)
@@ -156,8 +157,8 @@ def cell_values(cells: Cells, layer: Layer) -> Floats:
 
 
 def thresholds(values: Floats) -> list[float]:
-    """Returns the lower bounds of the levels: the values themselves when they are few, else equal
-    shares of the cells.
+    """Returns the lower bounds of the levels: the values if there are only a few, otherwise bounds
+    for equal shares of the cells.
 
     >>> thresholds(np.array([1.0, 1.0, 2.0, 3.0]))
     [1.0, 2.0, 3.0]
@@ -184,7 +185,8 @@ def _draw_layer(cells: Cells, layer: Layer, values: Floats) -> DrawnLayer:
     top = len(bounds)
     paths = []
     legend = [("h0", "none" if _counts(layer) else "nothing to show")]
-    # Few levels are spread over all colours, so that the highest always has the strongest one.
+    # If there are few levels, they are spread over all colours, so that the highest always has the
+    # strongest colour.
     for index in range(top + 1):
         name = f"h{round(index * LEVELS / max(top, 1))}"
         if (level == index).any():
@@ -195,7 +197,7 @@ def _draw_layer(cells: Cells, layer: Layer, values: Floats) -> DrawnLayer:
 
 
 def _counts(layer: Layer) -> bool:
-    """Whether zero means that nothing happened, which gets no colour."""
+    """Returns whether zero means that nothing happened, so the cell has no colour."""
     return layer.total
 
 
@@ -220,7 +222,9 @@ def _summary(layer: Layer, values: Floats) -> str:
 
 
 def _path(cells: Cells, wanted: npt.NDArray[np.bool_]) -> str:
-    """Returns one path over all cells of a level; cells below each other become one rectangle."""
+    """Returns one path over all cells of a level; adjacent cells of a column become one
+    rectangle.
+    """
     parts = []
     by_column = wanted.reshape(cells.columns, cells.rows)
     for column in np.flatnonzero(by_column.any(axis=1)):
@@ -237,7 +241,7 @@ def _path(cells: Cells, wanted: npt.NDArray[np.bool_]) -> str:
 
 
 def _column_labels(cells: Cells) -> tuple[tuple[int, str], ...]:
-    """Returns a label where a new month begins, or a new day, hour or minute on shorter ranges."""
+    """Returns a label where a new month starts, or a new day, hour or minute on shorter ranges."""
     unit = next(
         (unit for span, unit in _LABELS if cells.columns * cells.column_us >= span), "%H:%M:%S"
     )
@@ -291,7 +295,7 @@ def _script(cells: Cells, layers: Sequence[Layer], values: Sequence[Floats]) -> 
         "row": cells.row_us / 1000,
         "layers": kept,
     }
-    # A "<" could end the script element that holds it.
+    # A "<" could end the script element that contains the JSON.
     return json.dumps(facts, separators=(",", ":")).replace("<", "\\u003c")
 
 
@@ -316,7 +320,7 @@ def _span(span_us: int) -> str:
 
 
 def short(value: float) -> str:
-    """Returns a number as a person reads it.
+    """Returns a number formatted for readers.
 
     >>> short(1234.0), short(12.34), short(-3.0)
     ('1,234', '12.3', '-3')
@@ -325,7 +329,7 @@ def short(value: float) -> str:
 
 
 def describe_range(grid: Grid, windows: WindowRange) -> str:
-    """Returns a window range in words."""
+    """Returns the times of a window range as text."""
     return (
         f"{format_time(grid.start_us(windows.first))} to {format_time(grid.end_us(windows.last))}"
     )

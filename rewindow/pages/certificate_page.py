@@ -1,4 +1,4 @@
-"""A certificate as one page: self-contained, readable offline, light and dark."""
+"""A certificate as one self-contained page, readable offline, light and dark."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def certificate_page(certificate: Certificate) -> str:
 
 
 def _strip(certificate: Certificate, output: OutputCertificate) -> list[dict[str, Any]]:
-    """Returns the rectangles of an output's strip: one for each stretch of windows of a class."""
+    """Returns the rectangles of an output's strip: one for each run of windows of a class."""
     windows = WindowRange(certificate.first, certificate.last)
     scale = STRIP_WIDTH / len(windows)
     rectangles: list[dict[str, Any]] = []
@@ -88,12 +88,12 @@ def _text(value: Any) -> str:
 
 
 def write_certificate(config: Config, certificate: Certificate) -> Certificate:
-    """Leaves a certificate as JSON and as a page in the folder of results, and returns it with
+    """Writes a certificate as JSON and as a page to the folder of results, and returns it with
     their paths.
 
     The same comparison writes the same files.
 
-    A state folder that cannot be written to gets none, and the certificate has no path.
+    If the state folder is read-only, nothing is written and the certificate has no path.
     """
     folder = config.results / "certificates"
     name = f"{certificate.a.name}--{certificate.b.name}-{certificate.digest[:8]}"

@@ -1,6 +1,4 @@
-"""Fills templates: one way of drawing for all pages, with one style sheet; each is one file that
-needs no other.
-"""
+"""Renders the templates of all pages, with one style sheet. Each page is self-contained."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from rewindow.windows import describe_seconds
 
 
 def draw(template: str, **values: Any) -> str:
-    """Returns a page as HTML; values are text, whatever they hold, and one that is missing is a
-    bug.
-    """
+    """Returns a page as HTML. Values are escaped as text, and a missing value is a bug."""
     return _environment().get_template(template).render(**values)
 
 
@@ -53,7 +49,7 @@ def _clock(moment: datetime | None) -> str:
 
 
 def _minute(value: object) -> object:
-    """Returns a time to the minute; any other value as it is."""
+    """Returns a time to the minute; any other value unchanged."""
     return f"{value:%Y-%m-%d %H:%M}Z" if isinstance(value, datetime) else value
 
 

@@ -22,7 +22,7 @@ READ_RUNS = 500
 
 
 def write_index(config: Config) -> Location:
-    """Builds the page from the findings table and returns where it lies; deleted pages are not
+    """Builds the page from the findings table and returns its path. Deleted pages are not
     linked.
     """
     path = index_page(config)
@@ -51,7 +51,7 @@ def index_html(found: Sequence[GateRun], folder: Location, now: datetime) -> str
 
 
 def _rank(runs: Sequence[GateRun]) -> tuple[bool, str, str]:
-    """Returns what sorts outputs: first those whose newest run did not pass, then by name."""
+    """Returns a sort key for outputs: first those whose newest run did not pass, then by name."""
     newest = runs[0]
     return newest.verdict == "passed", newest.application, newest.output
 
@@ -66,8 +66,8 @@ def _state(outputs: int, failing: int) -> str:
 
 
 def _strength(found: Sequence[GateRun]) -> str:
-    """Returns what the newest trial of an output's suite by planted damages came to, in words;
-    empty without one.
+    """Returns the result of the newest test of an output's suite with planted damages, as text;
+    empty if there is none.
     """
     files = [location(run.docs).parent / f"{run.output}.strength.json" for run in found]
     file = next((file for file in files if file.is_file()), None)

@@ -1,5 +1,5 @@
-"""Draws a filled gap: recorded values, made ones, and points that stay without one. Pure: values
-in, shapes out.
+"""Draws a filled gap: recorded values, filled ones, and points without a value. Pure functions: the
+input is values, the result is shapes.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class Plot:
     """A column's values in and around a gap.
 
     Attributes:
-        line: a path through values that follow each other in the grid; it breaks where one is
-            missing.
-        dots: x, y, whether the value was made, and words.
-        missing: x, width and words of each point that has a row but no value.
+        line: a path through values of consecutive points of the grid; it is interrupted at missing
+            values.
+        dots: x, y, whether the value was filled, and a text.
+        missing: x, width and text of each point that has a row but no value.
         gap: x and width of the gap.
-        begin_us, end_us: when it begins, and when its last row's step ends.
-        ticks: y and words.
+        begin_us, end_us: start of the plot, and end of its last row's step.
+        ticks: y and text.
     """
 
     column: str
@@ -70,7 +70,7 @@ def _plot(gap: FilledGap, column: str, step_us: int) -> Plot:
         y = None if value is None else height(value)
         points.append((x, y, row.at_us))
         if y is None:
-            # One row may stand for several points of the grid, so its mark is as wide as these.
+            # One row may represent several points of the grid, so its mark is as wide as these.
             width = round(step_us * row.stands_for * WIDTH / span, 1)
             missing.append((x, width, _words(row, column)))
         else:
@@ -93,9 +93,7 @@ def _plot(gap: FilledGap, column: str, step_us: int) -> Plot:
 
 
 def _line(points: Sequence[tuple[float, float | None, int]], step_us: int) -> str:
-    """Returns a path that begins anew behind a missing value, and where a row is not there at
-    all.
-    """
+    """Returns a path that is interrupted at missing values and missing rows."""
     parts = []
     before = None
     for x, y, at_us in points:

@@ -9,7 +9,7 @@ from rewindow.settings.config import Config
 
 
 def write_gate_pages(config: Config, result: GateResult) -> None:
-    """Draws what the gate found, where the result says that its pages are."""
+    """Writes the pages of a gate run to the paths in its result."""
     for verdict in result.outputs:
         verdict.docs.write(output_page(result.plan, verdict, result.checked_at))
     write_index(config)

@@ -34,7 +34,7 @@ def write_latency_page(
     """Writes the page of a live run, and returns its path.
 
     Args:
-        config: settings in force.
+        config: current settings.
         report: summary, further columns, and the summary with faster operators.
         recorded: the latencies.
     """

@@ -1,5 +1,5 @@
 """Reads the layers of the calendar: a value per window and quantity, from streams and a replay's
-output. No JVM.
+output. Starts no JVM.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from rewindow.windows import WindowRange
 
 @dataclass(frozen=True)
 class LayerMeasure:
-    """A quantity of an output that the page's owner wants to see.
+    """A quantity of an output to show on the page.
 
     Attributes:
         sql: an aggregate over the output's columns, per window.
-        total: whether windows that share a cell are added up; else averaged.
+        total: whether the values of windows in the same cell are added up; otherwise they are
+            averaged.
     """
 
     name: str
@@ -47,10 +48,10 @@ def read_layers(
     plan: Plan,
     measures: Iterable[LayerMeasure] = (),
 ) -> tuple[Layer, ...]:
-    """Returns tuples in, the given measures, gaps of every input, and heartbeats where an output
-    tells timers.
+    """Returns layers with input tuples, the given measures, gaps of every input, and heartbeats if
+    an output marks timers.
 
-    Of an input that was deleted nothing is shown: what the replay made of it is there all the same.
+    Layers of a deleted input are omitted; those of the replay's outputs still exist.
     """
     root = config.replay_root(plan.replay_id)
     inputs = [entry for entry in plan.inputs if Table.exists(entry.windows_table(config.state))]
@@ -94,8 +95,8 @@ def _measure(plan: Plan, root: Location, measure: LayerMeasure) -> Layer:
 
 
 def _gaps(config: Config, plan: Plan, entry: InputPlan) -> Layer:
-    """Returns how many keys of a stream were silent in each window; of a stream without keys,
-    whether it was empty.
+    """Returns the number of silent keys of a stream in each window; for a stream without keys,
+    whether the window was empty.
     """
     settings = config.streams.get(entry.stream)
     keys = ", ".join(map(quoted, settings.keys)) if settings else ""
@@ -150,7 +151,7 @@ def _seals(config: Config, entry: InputPlan) -> Table:
 
 
 def _spread(windows: WindowRange, rows: pa.Table) -> npt.NDArray[np.float64]:
-    """Returns a value for each window of the range, not a number where there is no row."""
+    """Returns a value for each window of the range, NaN for windows without a row."""
     values = np.full(len(windows), np.nan)
     found = rows["v"].cast(pa.float64()).to_numpy(zero_copy_only=False)
     values[rows["window_id"].to_numpy() - windows.first] = found

@@ -1,6 +1,4 @@
-"""Rows missing in event time, by the time that they lie in: of each window for the calendar, of
-each day as numbers.
-"""
+"""Missing rows in event time, by time: per window for the calendar, per day as numbers."""
 
 from __future__ import annotations
 
@@ -20,18 +18,18 @@ from rewindow.pages.replay_report import Layer
 from rewindow.windows import Grid, WindowRange, to_datetime
 
 _KEYS_MAX = 8
-"""Keys with a layer and a column of their own: those that miss most."""
+"""Number of keys with a separate layer and column: those with the most missing rows."""
 _DAYS = Grid(86_400_000)
 
 
 @dataclass(frozen=True)
 class MissingDays:
-    """The calendar as numbers: rows missing by day and key.
+    """The calendar as numbers: missing rows by day and key.
 
     Attributes:
-        keys: those that miss most, the most first.
-        rows: day, rows missing of all keys, and of each of `keys`, in order of time.
-        day_count, key_count: how many days and keys have something missing.
+        keys: the keys with the most missing rows, in descending order.
+        rows: day, missing rows of all keys, and of each of `keys`, in order of time.
+        day_count, key_count: numbers of days and keys with missing rows.
     """
 
     keys: tuple[str, ...]
@@ -41,8 +39,8 @@ class MissingDays:
 
 
 def missing_by_day(event: EventGaps, rows_max: int) -> MissingDays:
-    """Returns rows missing by day, in UTC, and key: of so many days at most, those on which most
-    are missing.
+    """Returns missing rows by day, in UTC, and key: at most a number of days, those with the most
+    missing rows.
     """
     days = WindowRange(
         _DAYS.window(event.from_us),
@@ -54,7 +52,7 @@ def missing_by_day(event: EventGaps, rows_max: int) -> MissingDays:
         for key, found in by_key.items()
     }
     total = sum(counts.values(), np.zeros(len(days)))
-    # The days on which most are missing are chosen by count, and listed in order of time.
+    # The days with the most missing rows are selected by count, and listed in order of time.
     shown = np.sort(np.argsort(-total, kind="stable")[: min(rows_max, np.count_nonzero(total))])
     keys = tuple(by_key)[:_KEYS_MAX]
     rows = []
@@ -66,7 +64,7 @@ def missing_by_day(event: EventGaps, rows_max: int) -> MissingDays:
 
 
 def _by_key(event: EventGaps) -> dict[str, list[Gap]]:
-    """Returns the gaps without rows of each key, first those of the key that misses most."""
+    """Returns the gaps without rows of each key, the key with the most missing rows first."""
     by_key: dict[str, list[Gap]] = {}
     for gap in event.gaps:
         if gap.kind not in (RECORDED_NULLS, LATE_REPAIRED):
@@ -75,7 +73,7 @@ def _by_key(event: EventGaps) -> dict[str, list[Gap]]:
 
 
 def most_missing_first(gaps: dict[str, list[Gap]]) -> list[tuple[str, list[Gap]]]:
-    """Returns names with their gaps, first the name that misses most rows."""
+    """Returns names with their gaps, the name with the most missing rows first."""
 
     def rank(named: tuple[str, list[Gap]]) -> tuple[int, str]:
         name, gaps = named
@@ -85,8 +83,8 @@ def most_missing_first(gaps: dict[str, list[Gap]]) -> list[tuple[str, list[Gap]]
 
 
 def calendar_layers(event: EventGaps, windows: WindowRange, grid: Grid) -> list[Layer]:
-    """Returns the rows missing in each window's time: of all keys, of the worst, and how complete
-    all keys are.
+    """Returns layers with the missing rows in each window's time: of all keys, of the worst keys,
+    and the completeness of all keys.
     """
     by_key = _by_key(event)
     count = max(sum(not row.column for row in event.completeness), 1)
@@ -123,7 +121,7 @@ def calendar_layers(event: EventGaps, windows: WindowRange, grid: Grid) -> list[
 
 
 def _open_parts(found: Sequence[Gap], hours: HoursGrid | None) -> list[Gap]:
-    """Returns gaps cut at closing times: of each the parts in which rows were expected."""
+    """Returns gaps divided at closing times into the parts in which rows were expected."""
     if hours is None:
         return [*found]
     parts = []
@@ -139,8 +137,8 @@ def missing_by_window(
     windows: WindowRange,
     grid: Grid,
 ) -> npt.NDArray[np.float64]:
-    """Returns how much of each window's time is in gaps, counted in rows: the length in the window
-    over the cadence.
+    """Returns the part of each window's time that is in gaps, in rows: the length within the window
+    divided by the cadence.
     """
     begin = grid.start_us(windows.first)
     width = grid.width_us
@@ -155,8 +153,8 @@ def missing_by_window(
         first = from_us // width
         last = to_us // width
         # A gap adds a whole width to each window from its first up to the one before its last: one
-        # step up and one down, summed up over all gaps at once. The part of its first window
-        # before the gap is subtracted, and the part of its last one in the gap is added.
+        # step up and one down, summed up over all gaps at once. The part of its first window before
+        # the gap is subtracted, and the part of its last one in the gap is added.
         np.add.at(steps, first, 1)
         np.add.at(steps, last, -1)
         length += np.cumsum(steps)[:-1] * width

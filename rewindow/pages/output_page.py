@@ -1,5 +1,5 @@
-"""The page of one output: verdict, the range as a strip, checks in words with their windows, Data
-Docs' sections.
+"""The page of one output: verdict, the range as a strip, descriptions of checks with their windows,
+Data Docs' sections.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ _TAGS = {
     *("strong", "table", "tbody", "td", "th", "thead", "tr", "u", "ul"),
 }
 _ATTRIBUTES = {"*": {"class", "id", "colspan", "rowspan", "data-toggle"}}
-"""What Data Docs' sections are made of. The library does not escape descriptions and values, which
-come from data."""
+"""Allowed elements of Data Docs' sections. Great Expectations does not escape descriptions and
+values, which come from data.
+"""
 _NOTEWORTHY = (
     "unaccounted_tuples",
     "lost",
@@ -112,9 +113,9 @@ def window_levels(
     verdict: OutputVerdict,
     report: pa.Table,
 ) -> npt.NDArray[np.int64]:
-    """Returns per window how it stands: OK, EMPTY (no output), WARN or BAD."""
+    """Returns the level of each window: OK, EMPTY (no output), WARN or BAD."""
     levels = np.where(report["output_rows"].to_numpy() > 0, OK, EMPTY)
-    # Failures are written after warnings, so that they win where a window has both.
+    # Failures are written after warnings, so that they win if a window has both.
     for checks, level in ((verdict.warnings, WARN), (verdict.failed, BAD)):
         for check in checks:
             for part in check.failing:
@@ -140,7 +141,9 @@ def _facts(verdict: OutputVerdict, report: pa.Table) -> list[tuple[str, str]]:
 
 
 def _bars(first: int, levels: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
-    """Returns the range as a strip of bars; where windows share a stripe, the worst one shows."""
+    """Returns the range as a strip of bars; if several windows share a stripe, the worst one is
+    shown.
+    """
     stripes = np.array_split(levels, min(STRIP_MAX, len(levels)))
     worst = [int(stripe.max()) if stripe.max() >= WARN else int(stripe.min()) for stripe in stripes]
     edges = np.concatenate([[0], np.cumsum(list(map(len, stripes)))])
@@ -165,8 +168,8 @@ def _checks(
     plan: Plan,
     verdict: OutputVerdict,
 ) -> list[tuple[CheckOutcome, tuple[str, str], datetime | None]]:
-    """Returns checks, the worst first: each with its outcome in a word and a kind, and when it
-    first failed.
+    """Returns checks, the worst first, each with its outcome as a word and a kind, and the time of
+    its first failure.
     """
     order = sorted(
         verdict.checks,
@@ -197,8 +200,8 @@ def _noteworthy(
     report: pa.Table,
     levels: npt.NDArray[np.int64],
 ) -> tuple[list[dict[str, Any]], int]:
-    """Returns the first windows that need a look, and how many do: a check failed there, or a loss
-    or repeat is.
+    """Returns the first windows with a failed check, a loss or a repeat, and the number of all such
+    windows.
     """
     wanted = levels >= WARN
     for name in _NOTEWORTHY:

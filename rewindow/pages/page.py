@@ -1,6 +1,4 @@
-"""Draws a page from values: one HTML file that needs no other file, no host and no script to be
-read.
-"""
+"""Renders a page from values: one self-contained HTML file that is readable without scripts."""
 
 from __future__ import annotations
 
@@ -60,12 +58,12 @@ def render_page(page: Page) -> str:
 
 
 def _checks(stories: Iterable[ReplayReport]) -> list[dict[str, Any]]:
-    """Returns each output's checks, a row for each with what it came to in each replay; `quiet`
-    ones passed in all.
+    """Returns the checks of each output, one row per check with its result in each replay; `quiet`
+    checks passed in all.
     """
     judged = list(stories)
     groups: dict[str, dict[str, Any]] = {}
-    # First come the outputs in the order of the plans, then those that a gate alone knows.
+    # First the outputs in the order of the plans, then those that only a gate has.
     for report in judged:
         for name in report.outputs:
             groups.setdefault(name, {})
@@ -91,11 +89,9 @@ def _checks(stories: Iterable[ReplayReport]) -> list[dict[str, Any]]:
 
 
 def _acts(acts: Iterable[PublicationEvent]) -> list[dict[str, Any]]:
-    """Returns publications with what became of them: taken back by an undo, or covered by a later
-    one.
-    """
+    """Returns publications with their state: undone, or covered by a later one."""
     listed = list(acts)
-    # An undo takes back the publication that it names, and all earlier ones of the same replay.
+    # An undo also undoes all earlier publications of the same replay.
     undone = set()
     for undo in listed:
         if undo.kind != "undo":
@@ -104,7 +100,7 @@ def _acts(acts: Iterable[PublicationEvent]) -> list[dict[str, Any]]:
             if undo.replay_id == act.replay_id and (undo.undoes or 0) >= act.number:
                 undone.add(act.number)
     found: list[dict[str, Any]] = []
-    # From the newest to the oldest, so that the publications that can cover an act are known.
+    # From the newest to the oldest, so that the publications that can cover an action are known.
     standing: list[PublicationEvent] = []
     for act in reversed(listed):
         state = ""

@@ -1,4 +1,4 @@
-"""The page of any replay: what it did, window by window; drawn as HTML, or written to
+"""The page of a replay, with its windows; rendered as HTML, or written to
 `config.results/pages`.
 """
 
@@ -25,14 +25,13 @@ from rewindow.storage.layout import CHECKPOINTS, FACTS
 
 
 def build_replay_page(config: Config, replay_id: str) -> Location:
-    """Writes the page of a replay and returns where it lies. Starts no JVM.
+    """Writes the page of a replay and returns its path. Starts no JVM.
 
-    After a purge there is nothing to draw from: the page that was drawn before is then left as it
-    is.
+    After a purge the page cannot be rendered again, so an existing page is kept unchanged.
 
     Raises:
         InputError: no replay has this id.
-        TableError: its staged tables are gone, as after a purge, and no page was drawn before.
+        TableError: its staged tables were deleted, for example by a purge, and no page exists.
     """
     purged = purged_tables(config, replay_id)
     if purged:
@@ -41,10 +40,10 @@ def build_replay_page(config: Config, replay_id: str) -> Location:
 
 
 def draw_replay_page(config: Config, replay_id: str) -> str:
-    """Returns the page of a replay as it stands now, as HTML; reads ledger and facts, writes
+    """Returns the page of a replay in its current state, as HTML. Reads ledger and facts, writes
     nothing.
 
-    Raises: see `build_replay_page`, whose page of before is returned after a purge.
+    Raises: see `build_replay_page`, whose existing page is returned after a purge.
     """
     Ledger.open(config.ledger_url, make=False).close()
     purged = purged_tables(config, replay_id)
@@ -87,8 +86,9 @@ def _page(config: Config, replay_id: str) -> Page:
 
 
 def _error_facts(config: Config, plan: Plan) -> list[tuple[str, str]]:
-    """Returns how many error tuples there are, and where from, for an application that has error
-    ports (O65).
+    """Returns the number of error tuples and their ports, for an application with error ports.
+
+    Rules: O65
     """
     counts = {error.name: count_errors(config, plan, error.name) for error in plan.errors}
     if not counts:
@@ -98,7 +98,7 @@ def _error_facts(config: Config, plan: Plan) -> list[tuple[str, str]]:
 
 
 def purged_tables(config: Config, replay_id: str) -> list[str]:
-    """Returns the names of a replay's staged tables that are gone.
+    """Returns the names of a replay's deleted staged tables.
 
     Raises:
         InputError: no replay has this id.
@@ -123,14 +123,14 @@ def _drawn_before(config: Config, replay_id: str, purged: Sequence[str]) -> Loca
 
 
 def write_page(config: Config, name: str, page: Page) -> Location:
-    """Writes a page and returns its path; an older one of the name is replaced in one step."""
+    """Writes a page and returns its path; an older page with this name is replaced atomically."""
     path = pages_folder(config) / name
     path.write(render_page(page))
     return path
 
 
 def replay_facts(report: ReplayReport) -> tuple[tuple[str, str], ...]:
-    """Returns the big numbers of a replay's page."""
+    """Returns the key figures of a replay's page."""
     counts = report.counts
     gate = report.gate.verdict if report.gate else "not run"
     return (

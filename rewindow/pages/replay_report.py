@@ -1,4 +1,4 @@
-"""What a page tells: plain values, read elsewhere, drawn elsewhere. Times are aware UTC
+"""The contents of a page as plain values, which other modules read and render. Times are aware UTC
 datetimes.
 """
 
@@ -22,10 +22,10 @@ class Group:
     """A commit group that an attempt finished.
 
     Attributes:
-        number: which of the replay's groups it is, from 1; a group that is computed again keeps its
+        number: number of the group in the replay, from 1; a group that is computed again keeps its
             number.
-        ended_at: when its last table was committed and the ledger was told.
-        compute_seconds, commit_seconds: where its time went.
+        ended_at: time when its last table was committed and reported to the ledger.
+        compute_seconds, commit_seconds: parts of its duration.
     """
 
     number: int
@@ -46,9 +46,9 @@ class DrawnAttempt:
     """One run of a replay's job.
 
     Attributes:
-        began_at: when its epoch was given out.
-        ended_at: when its end was entered; of a killed attempt, when the next one took over.
-        outcome: done, failed, killed, interrupted, lost; empty while it runs.
+        began_at: time when its epoch was assigned.
+        ended_at: time when its end was recorded; for a killed attempt, when the next one took over.
+        outcome: done, failed, killed, interrupted, lost; empty while it is running.
     """
 
     epoch: int
@@ -64,9 +64,9 @@ class KillEvent:
     """The end of an attempt whose process was killed.
 
     Attributes:
-        at: when the process was seen to be gone.
-        step: step of the commit protocol; empty when nobody knows.
-        group: number of the commit group that was in progress; 0 when nobody knows.
+        at: time when the end of the process was detected.
+        step: step of the commit protocol; empty if unknown.
+        group: number of the commit group in progress; 0 if unknown.
     """
 
     epoch: int
@@ -77,7 +77,7 @@ class KillEvent:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What one check of the gate came to: passed, warning, failed, not_run or nothing_to_check."""
+    """Result of one check of the gate: passed, warning, failed, not_run or nothing_to_check."""
 
     output: str
     check: str
@@ -100,7 +100,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class ComparedOutput:
-    """Windows per class of one output, and the ranges of those that differ."""
+    """Number of windows per class of one output, and the ranges of those that differ."""
 
     name: str
     classes: Mapping[str, int]
@@ -109,8 +109,8 @@ class ComparedOutput:
 
 @dataclass(frozen=True)
 class CertificateSummary:
-    """What a certificate says: how a replay (b) compares with another one or with what is published
-    (a).
+    """Summary of a certificate: comparison of a replay (b) with another one or with the published
+    tables (a).
     """
 
     a: str
@@ -125,7 +125,9 @@ class CertificateSummary:
 
 @dataclass(frozen=True)
 class PublicationEvent:
-    """A publication or an undo; `overrides` is what was accepted for the reason `accepted`."""
+    """A publication or an undo; `overrides` are the problems that were accepted for the reason
+    `accepted`.
+    """
 
     number: int
     kind: str
@@ -141,14 +143,14 @@ class PublicationEvent:
 
 @dataclass(frozen=True)
 class ReplayReport:
-    """All that is known of one replay.
+    """All information about one replay.
 
     Attributes:
-        title: what to call it on the page.
-        guarantees: output name to what is promised of it.
-        outputs: output name to how its windows fared, in order.
+        title: its title on the page.
+        guarantees: output name to its guarantee.
+        outputs: output name to the runs of its windows, in order.
         checkpoints: last windows of checkpoints.
-        partitions: of its tuple operators.
+        partitions: partitions of its tuple operators.
     """
 
     replay_id: str
@@ -171,8 +173,8 @@ class ReplayReport:
 
     @property
     def recovery_seconds(self) -> float | None:
-        """Time from the first kill to the next commit of a whole group; None when nobody watched a
-        kill.
+        """Time from the first kill to the next commit of a whole group; None if no kill was
+        observed.
         """
         if not self.kills:
             return None
@@ -185,12 +187,13 @@ class ReplayReport:
 
 @dataclass(frozen=True)
 class Layer:
-    """One quantity of the calendar, a value for each window of the range; None or NaN where there
-    is nothing to say.
+    """One quantity of the calendar, with a value for each window of the range; None or NaN for
+    windows without a value.
 
     Attributes:
-        total: whether the values of windows that share a cell are added up; else they are averaged.
-        hue: name of a colour of the style sheet.
+        total: whether the values of windows in the same cell are added up; otherwise they are
+            averaged.
+        hue: name of a colour in the style sheet.
     """
 
     name: str
@@ -204,7 +207,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class ReportSection:
-    """A stretch of time on the page's clock, such as "record" or "up"."""
+    """A named period on the page's clock, such as "record" or "up"."""
 
     name: str
     seconds: float
@@ -212,13 +215,13 @@ class ReportSection:
 
 @dataclass(frozen=True)
 class Page:
-    """Everything that a page shows; the drawing reads nothing else.
+    """All contents of a page; rendering reads nothing else.
 
     Attributes:
-        lead: a sentence or two under the title.
-        facts: big numbers: value to label.
-        next_steps: commands and what they do.
-        graph: the application's; None where nothing is known of it.
+        lead: a sentence or two below the title.
+        facts: key figures: value to label.
+        next_steps: commands with descriptions.
+        graph: the application's graph; None if unknown.
     """
 
     title: str

@@ -1,5 +1,5 @@
-"""Reads what a page tells of a replay: from the ledger, its tables, the gate's results and
-certificates. No JVM.
+"""Reads the contents of a replay's page from the ledger, its tables, the gate's results and
+certificates. Starts no JVM.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ def read_report(
     kills: Sequence[report.KillEvent] = (),
     comparison: report.CertificateSummary | None = None,
 ) -> report.ReplayReport:
-    """Returns what is known of a replay.
+    """Returns the report of a replay.
 
     Args:
-        title: what the page calls it; by default its mode.
-        kills: kills that somebody watched; by default those that the launcher noticed.
+        title: title on the page; by default its mode.
+        kills: observed kills; by default those that the launcher detected.
         comparison: the certificate to show; by default the newest one that names the replay.
 
     Raises:
         InputError: no replay has this id.
-        TableError: its staged tables are gone, as after a purge.
+        TableError: its staged tables were deleted, for example by a purge.
     """
     ledger = Ledger.open(config.ledger_url)
     row = ledger.replays.get(replay_id)
@@ -99,7 +99,7 @@ def read_acts(
 
 
 def comparison_of(content: dict[str, Any], page: str = "") -> report.CertificateSummary:
-    """Returns a certificate's JSON as a page shows it."""
+    """Returns the summary of a certificate from its JSON."""
     outputs = []
     for output in content["outputs"]:
         ranges = {
@@ -120,7 +120,7 @@ def comparison_of(content: dict[str, Any], page: str = "") -> report.Certificate
 
 
 def newest_comparison(config: Config, replay_id: str) -> report.CertificateSummary | None:
-    """Returns the newest certificate in which a replay is the side b, None when there is none.
+    """Returns the newest certificate in which a replay is side b; None if there is none.
 
     Raises:
         RewindowError: a certificate's file is damaged.
@@ -145,8 +145,8 @@ def pages_folder(config: Config) -> Location:
 
 
 def relative(path: Location, config: Config) -> str:
-    """Returns a file's address as seen from the folder of pages; empty when the file is not
-    there.
+    """Returns a file's address relative to the folder of pages; empty if the file does not
+    exist.
     """
     return os.path.relpath(path.uri, pages_folder(config).uri) if path.is_file() else ""
 
@@ -157,7 +157,7 @@ def _attempts(ledger: Ledger, plan: Plan, counted: ReplayCount) -> tuple[report.
         ledger.attempts.timings(plan.replay_id, limit=_GROUPS_MAX),
         key=lambda timing: (timing.epoch, timing.mark),
     )
-    # Timings name a group by its mark, facts by its windows: the last window connects them. A
+    # Timings identify a group by its mark, facts by its windows: the last window connects them. A
     # timing without facts gets number 0.
     number = {
         windows.last: (index, windows) for index, windows in enumerate(counted.groups, start=1)
@@ -188,8 +188,8 @@ def _attempts(ledger: Ledger, plan: Plan, counted: ReplayCount) -> tuple[report.
 
 
 def _noticed_kills(attempts: Sequence[report.DrawnAttempt]) -> tuple[report.KillEvent, ...]:
-    """Returns kills as the ledger has them: when the launcher saw the process gone, not at which
-    step.
+    """Returns kills from the ledger, with the time when the launcher detected the end of the
+    process, but without the step.
     """
     return tuple(
         report.KillEvent(attempt.epoch, attempt.ended_at, "", group=0)

@@ -1,5 +1,5 @@
-"""The page of a stream's time: what is missing, where, how far behind tuples arrive; every picture
-also as a table.
+"""The page about a stream's time: missing rows and their position, and delays of tuples; every
+picture also as a table.
 """
 
 from __future__ import annotations
@@ -37,12 +37,14 @@ _CURVE = 160
 LANES_MAX = 30
 RECTANGLES_MAX = 3_000
 ROWS_MAX = 200
-"""Keys and gaps that are drawn, and rows of a table: the worst; all of them are in the CSV."""
+"""Largest number of keys and of gaps in pictures, and of rows in a table, the worst ones first; the
+CSV has all.
+"""
 
 
 @dataclass(frozen=True)
 class GapLane:
-    """A key's gaps on the line of event time: x, width, kind and words of each."""
+    """A key's gaps on the line of event time: x, width, kind and text of each."""
 
     y: int
     label: str
@@ -51,7 +53,7 @@ class GapLane:
 
 @dataclass(frozen=True)
 class Curve:
-    """Lag over time: for each step a bar from the least to the most, and the mean."""
+    """Lag over time: a bar from the smallest to the largest value for each step, and the mean."""
 
     bars: tuple[tuple[float, float, float, float, float, str], ...]
     ticks: tuple[tuple[float, str], ...]
@@ -59,12 +61,12 @@ class Curve:
 
 @dataclass(frozen=True)
 class HourGrid:
-    """Which share of a key's tuples of an hour of the day would be late: a row per key, a cell per
+    """Share of a key's tuples in an hour of the day that would be late: a row per key, a cell per
     hour.
 
     Attributes:
-        lag: with which lag, in words.
-        rows: y, label, and of each cell x, share of the greatest share, and words.
+        lag: the assumed lag, as text.
+        rows: y, label, and for each cell x, its share relative to the largest one, and a text.
     """
 
     lag: str
@@ -72,12 +74,12 @@ class HourGrid:
 
 
 def draw_time_page(config: Config, stream: str, *, found: GapReport | None = None) -> str:
-    """Returns the page of a stream's time as HTML, from its tables alone.
+    """Returns the page about a stream's time as HTML, computed from its tables only.
 
     Args:
-        config: settings in force.
+        config: current settings.
         stream: a recorded or published stream.
-        found: its report of gaps, where it was made already.
+        found: its report of gaps, if it was computed already.
 
     Raises:
         InputError: the stream is unknown or not recorded.
@@ -137,7 +139,7 @@ def draw_time_page(config: Config, stream: str, *, found: GapReport | None = Non
 
 
 def write_time_page(config: Config, stream: str, found: GapReport) -> tuple[Location, Location]:
-    """Writes the report as a page and as CSV below the results, and returns where they lie."""
+    """Writes the report as a page and as CSV to the folder of results, and returns their paths."""
     folder = config.results / "time"
     page = folder / f"{stream}.html"
     table = folder / f"{stream}.csv"
@@ -207,7 +209,7 @@ def _source(event: EventGaps) -> str:
 
 
 def gap_lanes(event: EventGaps) -> list[GapLane]:
-    """Returns the gaps of the keys that miss most, each on a line of its own."""
+    """Returns the gaps of the keys with the most missing rows, one line per key."""
     span = max(event.to_us - event.from_us, 1)
     longest = sorted(event.gaps, key=lambda gap: -gap.length_us)[:RECTANGLES_MAX]
     by_label: dict[str, list[Gap]] = {}
@@ -232,7 +234,7 @@ def _rectangle(gap: Gap, begin_us: int, span_us: int) -> tuple[float, float, str
 
 
 def draw_curve(steps: Sequence[LagStep]) -> Curve | None:
-    """Returns the lag over time; None where no tuple has one."""
+    """Returns the lag over time; None if no tuple has a lag."""
     if not steps:
         return None
     top = max(step.most_us for step in steps)
@@ -257,10 +259,9 @@ def draw_curve(steps: Sequence[LagStep]) -> Curve | None:
 
 
 def draw_hours(by_key: Sequence[KeyLateness], by_hour: Sequence[KeyLateness]) -> HourGrid | None:
-    """Returns the picture of lateness by key and hour of the day; None where no tuple was behind.
+    """Returns the picture of lateness by key and hour of the day; None if no tuple was late.
 
-    The lag is the least one with which not even half of all tuples would be late, as long as some
-    would be.
+    The lag is the smallest one with which some tuples would be late, but less than half of all.
     """
     total = sum(row.tuples for row in by_key)
     late = [0] * len(LATER_THAN_US)
@@ -289,7 +290,7 @@ def draw_hours(by_key: Sequence[KeyLateness], by_hour: Sequence[KeyLateness]) ->
 
 
 def _words(us: float) -> str:
-    """Returns a duration to three digits, in the unit that a person would take.
+    """Returns a duration with three digits, in a suitable unit.
 
     >>> _words(5_400_000_000), _words(-30_000_000), _words(0), _words(20_456 * 86_400_000_000)
     ('1.5 h', '-30 s', '0 s', '20,456 days')

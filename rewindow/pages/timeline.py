@@ -1,5 +1,5 @@
-"""Draws a replay: its attempts on a clock, and its windows as strips. Pure: values in, shapes
-out.
+"""Draws a replay: its attempts on a clock, and its windows as strips. Pure functions: the input is
+values, the result is shapes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KIND_WORDS = {
 
 @dataclass(frozen=True)
 class Shape:
-    """A rectangle with a class, a tooltip and perhaps a text in it."""
+    """A rectangle with a class, a tooltip and optionally a text."""
 
     x: float
     width: float
@@ -50,8 +50,8 @@ class Timeline:
     """A replay's attempts on a clock.
 
     Attributes:
-        recovery: begin, end and label of the way back to the next commit; None when nothing was
-            killed.
+        recovery: start, end and label of the time from the kill to the next commit; None if nothing
+            was killed.
         ticks: positions and labels of the clock.
     """
 
@@ -63,7 +63,7 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Strips:
-    """Windows of each output from left to right, and where checkpoints lie."""
+    """Windows of each output from left to right, and the positions of checkpoints."""
 
     height: int
     rows: tuple[tuple[int, str, tuple[Shape, ...]], ...]
@@ -72,7 +72,9 @@ class Strips:
 
 
 def clock_seconds(stories: Sequence[ReplayReport]) -> float:
-    """Returns how long the longest of several replays took, for one clock under all of them."""
+    """Returns the duration of the longest of several replays, so that all can be drawn with the
+    same clock.
+    """
     return max(map(_length, stories), default=1.0) or 1.0
 
 
@@ -94,7 +96,7 @@ def draw_timeline(report: ReplayReport, seconds_max: float) -> Timeline:
 
 
 def draw_strips(report: ReplayReport) -> Strips:
-    """Returns how the windows of each output fared."""
+    """Returns the windows of each output as a strip of runs with the same state."""
     scale = WIDTH / len(report.windows)
     rows = []
     for index, (name, parts) in enumerate(report.outputs.items()):
@@ -110,7 +112,7 @@ def draw_strips(report: ReplayReport) -> Strips:
 
 
 def phases(report: ReplayReport) -> list[tuple[str, str, float]]:
-    """Returns where a replay's time went: class, words, seconds."""
+    """Returns the phases of a replay's time: class, text, seconds."""
     found = {"start": 0.0, "compute": 0.0, "commit": 0.0, "killed": 0.0, "wait": 0.0}
     for attempt, following in zip(report.attempts, [*report.attempts[1:], None], strict=False):
         kill = _kill_of(report, attempt)
@@ -138,7 +140,7 @@ def phases(report: ReplayReport) -> list[tuple[str, str, float]]:
 
 
 class _Clock:
-    """FileLayout times of one replay on a line."""
+    """Converts times of one replay to positions on a line."""
 
     def __init__(self, report: ReplayReport, seconds_max: float) -> None:
         self._story = report
@@ -239,7 +241,7 @@ def _length(report: ReplayReport) -> float:
     if not report.attempts:
         return 0.0
     ends = []
-    # An attempt that runs or was killed may have no end: then its groups show how far it came.
+    # A running or killed attempt may have no end; then its groups show how far it came.
     for attempt in report.attempts:
         if attempt.ended_at:
             ends.append(attempt.ended_at)
