@@ -1,1 +1,1 @@
-"""The verbs of the command line, a module each; cli.py wires them."""
+"""The verbs of the command line, one module each; cli.py connects them."""

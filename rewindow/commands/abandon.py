@@ -1,4 +1,4 @@
-"""`rewindow abandon`: end a dead replay and free its range."""
+"""`rewindow abandon`: ends a dead replay and releases its range."""
 
 from __future__ import annotations
 

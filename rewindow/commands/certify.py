@@ -1,4 +1,4 @@
-"""`rewindow certify`: compare two replays, or a replay and what is published."""
+"""`rewindow certify`: compares two replays, or a replay with the published tables."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def show_certificate(certificate: Certificate) -> None:
 
 
 def _show_missing(certificate: Certificate) -> None:
-    """Prints how many tuples each side lacks: of every output that differs, and in sum where there
+    """Prints how many tuples each side lacks: for every output that differs, and in total if there
     are several.
     """
     if certificate.equal:

@@ -1,4 +1,4 @@
-"""`rewindow check`: judge a replay's output by its expectations, or the expectations by planted
+"""`rewindow check`: runs the gate on a replay's output, or tests the expectations with planted
 damages.
 """
 
@@ -109,7 +109,7 @@ def _try_strength(
 
 
 def _show(found: Strength) -> None:
-    """Prints what became of the damages of an output, the unnoticed first, by column."""
+    """Prints the results for the planted damages of an output by column, the unnoticed first."""
     out.print(
         f"[bold]{escape(found.output)}[/bold], suite {escape(found.suite)}: of "
         f"{len(found.planted)} planted damages "

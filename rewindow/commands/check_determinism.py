@@ -1,5 +1,5 @@
-"""`rewindow check-determinism`: a sample of windows, computed in several ways that must not
-show.
+"""`rewindow check-determinism`: computes a sample of windows in several ways that must not change
+the results.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`rewindow compare`: new code beside what was recorded of an application."""
+"""`rewindow compare`: compares new code with the recorded results of an application."""
 
 from __future__ import annotations
 
@@ -123,7 +123,10 @@ def compare(
 
 
 def _show_rows(certificate: Certificate) -> None:
-    """Prints the rows in which the first window that differs does, of each side (O140)."""
+    """Prints the rows of each side that differ in the first differing window.
+
+    Rules: O140
+    """
     found = certificate.first_difference
     if found is None:
         return

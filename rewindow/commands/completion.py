@@ -1,7 +1,7 @@
-"""What the shell offers behind a verb: names out of the settings, the state folder and the ledger.
+"""Completions that the shell offers: names from the settings, the state folder and the ledger.
 
-Reads only. Where there is no project, or it cannot be read, nothing is offered: a shell has no
-place for an error.
+Only reads. If there is no project, or it cannot be read, nothing is offered, because a shell cannot
+show an error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def sources(incomplete: str) -> list[str]:
 
 
 def streams(incomplete: str) -> list[str]:
-    """Returns the streams of the settings, and those that are recorded or published."""
+    """Returns the streams in the settings, and those that are recorded or published."""
     from rewindow.storage.streams import sealed_streams
 
     return _offer(
@@ -41,14 +41,14 @@ def streams(incomplete: str) -> list[str]:
 
 
 def applications(incomplete: str) -> list[str]:
-    """Returns the applications that can be replayed; imports none of them."""
+    """Returns the applications that can be replayed, without importing them."""
     from rewindow.loading.catalog import application_names
 
     return _offer(incomplete, application_names)
 
 
 def replays(incomplete: str) -> list[str]:
-    """Returns the newest replays, newest first; a ledger that is not there is not made."""
+    """Returns the newest replays, newest first. Does not create a ledger."""
     from rewindow.ledger import Ledger
 
     def names(config: Config) -> list[str]:
@@ -64,7 +64,7 @@ def subjects(incomplete: str) -> list[str]:
 
 
 def sides(incomplete: str) -> list[str]:
-    """Returns what a certificate compares: replays, and "published"."""
+    """Returns the possible sides of a certificate: replays, and "published"."""
     from rewindow.names import PUBLISHED
 
     return _beginning_with(incomplete, [PUBLISHED]) + replays(incomplete)

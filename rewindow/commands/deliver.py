@@ -1,4 +1,4 @@
-"""`rewindow deliver`: write published windows to a target outside of Rewindow."""
+"""`rewindow deliver`: writes published windows to a target outside of Rewindow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rewindow demo`: all of Rewindow on a year of real flights, in about ten minutes."""
+"""`rewindow demo`: shows all of Rewindow on a year of real flights, in about ten minutes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rewindow down`: stop the Airflow of this machine."""
+"""`rewindow down`: stops Airflow on this machine."""
 
 from __future__ import annotations
 

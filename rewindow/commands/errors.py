@@ -1,4 +1,4 @@
-"""`rewindow errors`: the tuples that operators put on error ports, listed."""
+"""`rewindow errors`: lists the tuples that operators emitted on error ports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rewindow.names import BOOKKEEPING
 from rewindow.storage.python_rows import python_rows
 
 WINDOWS_SHOWN = 10
-"""So many windows with the most error tuples are shown; the JSON has all."""
+"""Number of windows with the most error tuples to show; the JSON has all."""
 _OWN = {*BOOKKEEPING, *COLUMNS.names}
 
 
@@ -56,7 +56,7 @@ def errors(
 
 
 def _cut(found: list[ErrorTuples], limit: int) -> list[tuple[ErrorTuples, pa.Table]]:
-    """Returns each port's rows, cut so that all of them together are no more than the limit."""
+    """Returns the rows of each port, so that all together do not exceed the limit."""
     parts = []
     for one in found:
         rows = one.rows.slice(0, limit)
@@ -100,7 +100,7 @@ def _show(replay_id: str, found: list[ErrorTuples], limit: int) -> None:
 
 
 def _show_counts(one: ErrorTuples) -> None:
-    """Prints the counts by reason, then those windows that have the most."""
+    """Prints the counts by reason, then the windows with the most error tuples."""
     reasons = [
         (total.reason, total.tuples, total.windows, str(total.first), str(total.last))
         for total in one.reasons()

@@ -1,5 +1,5 @@
-"""`rewindow gaps`: windows empty or missing, silent stretches of each key, and what is missing in
-event time.
+"""`rewindow gaps`: reports empty and missing windows, silent periods of each key, and gaps in event
+time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MEANING = {
 
 
 class Format(StrEnum):
-    """How a report is written."""
+    """Output format of a report."""
 
     TABLE = "table"
     CSV = "csv"
@@ -122,7 +122,7 @@ def gaps(
 
 
 def _pairs(texts: Sequence[str]) -> dict[str, str]:
-    """Returns columns and values of keys that were asked for."""
+    """Returns the columns and values of the requested keys."""
     for text in texts:
         if "=" not in text:
             raise InputError(
@@ -133,9 +133,7 @@ def _pairs(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _show(report: GapReport, limit: int) -> None:
-    """Prints what may have lost data first, then the silent keys, then what is known to be empty;
-    longest first.
-    """
+    """Prints possible losses first, then silent keys, then empty windows; each longest first."""
     if report.windows is None:
         out.print(escape(f"{report.stream}: nothing is sealed in this range"))
         return
@@ -157,9 +155,7 @@ def _show(report: GapReport, limit: int) -> None:
 
 
 def _show_event_time(event: EventGaps, limit: int) -> None:
-    """Prints what was expected and where that is known from, how complete each key is, and the
-    longest gaps.
-    """
+    """Prints the expectation and its origin, the completeness of each key, and the longest gaps."""
     words = f"a row of each key every {format_duration(event.cadence_us)}"
     if event.learned is not None:
         found, steps = event.learned
@@ -201,7 +197,7 @@ def _show_event_time(event: EventGaps, limit: int) -> None:
 
 
 def _unused(rows: Sequence[Mapping[str, object]]) -> list[str]:
-    """Returns the columns of the completeness that say nothing here."""
+    """Returns the columns of the completeness that have no value in any row."""
     names = ("key", "column", "is_expected", "nulls", "tolerated")
     return [name for name in names if all(row[name] in (None, "", 0) for row in rows)]
 
@@ -264,6 +260,6 @@ def _stretch(gap: Gap) -> tuple[object, ...]:
 
 
 def _lasts(gap: Gap) -> str:
-    """Returns how long a gap lasts, to the millisecond."""
+    """Returns the duration of a gap, to the millisecond."""
     milliseconds = gap.length_us // 1000
     return str(timedelta(milliseconds=milliseconds)).removesuffix("000")

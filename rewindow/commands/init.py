@@ -1,4 +1,4 @@
-"""`rewindow init`: begin a project from a file."""
+"""`rewindow init`: creates a project from a file."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def init(
     jars = _jars(folder)
     files = new_files(stream, folder, jars[0])
     write_files(files)
-    # Files first: a reader of the output, such as head, may leave before its end.
+    # Files first: a reader of the output, such as head, may exit before the output ends.
     if not asks:
         _show(stream)
     for file in files:
@@ -91,7 +91,7 @@ def _answers(texts: Sequence[str]) -> dict[str, str]:
     """Returns the answers given as NAME=VALUE, keyed by the parameters of `changed`.
 
     Raises:
-        InputError: one has no such form, or its name is unknown.
+        InputError: an answer is not NAME=VALUE, or its name is unknown.
     """
     given = {}
     for text in texts:
@@ -107,10 +107,10 @@ def _answers(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _refuse_a_project(folder: Path) -> None:
-    """Refuses to begin a project where one is, before anything is asked.
+    """Checks that no project exists here, before any question is asked.
 
     Raises:
-        InputError: this folder has settings, or a variable names others.
+        InputError: this folder has settings, or a variable names other ones.
     """
     if (folder / SETTINGS_FILE).exists():
         raise InputError(
@@ -128,8 +128,8 @@ def _refuse_a_project(folder: Path) -> None:
 
 
 def _jars(folder: Path) -> tuple[Path | None, bool]:
-    """Returns where Delta's jars are if not in the usual place of a project, and whether they are
-    anywhere.
+    """Returns the folder of Delta's jars if it is not the default of a project, and whether jars
+    were found anywhere.
     """
     ours = PACKAGE.parent / JARS
     if not missing_jars(folder / JARS):
@@ -207,11 +207,11 @@ _QUESTIONS: tuple[_Question, ...] = (
 )  # fmt: skip
 """What is asked, in order: setting, words, what stands in brackets, what is possible."""
 _ONLY_WITH_CHOICES = ("pattern", "zone")
-"""Asked only where there is something to choose."""
+"""The questions in order: setting, text, default in brackets, possible answers."""
 
 
 def _ask(stream: NewStream) -> NewStream:
-    """Returns the stream with the answers; an answer that cannot be is asked for again."""
+    """Returns the stream with the answers. After an invalid answer the question is repeated."""
     err.print("Press Enter to take what is in brackets.", markup=False)
     for setting, words, default, choices in _QUESTIONS:
         names = choices(stream)

@@ -1,4 +1,4 @@
-"""`rewindow jars`: fetches Delta's jars into the folder where Spark looks for them."""
+"""`rewindow jars`: downloads Delta's jars into the folder where Spark looks for them."""
 
 from __future__ import annotations
 

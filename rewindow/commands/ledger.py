@@ -1,4 +1,4 @@
-"""`rewindow ledger`: look after the ledger."""
+"""`rewindow ledger`: maintains the ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rewindow list`: replays, newest first."""
+"""`rewindow list`: lists replays, newest first."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _state(row: Replay, seen: Visibility, has_stopped: bool) -> str:
 
 
 def _minute(time: str) -> str:
-    """Returns a time as the list shows it, without what is zero in it.
+    """Returns a time in the format of the list, without parts that are zero.
 
     >>> _minute("2013-01-05T00:00:00Z"), _minute("2013-01-05T10:30:00.250000Z")
     ('2013-01-05', '2013-01-05 10:30:00.250000')

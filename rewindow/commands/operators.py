@@ -1,4 +1,4 @@
-"""`rewindow operators`: the library of operators."""
+"""`rewindow operators`: lists the library of operators."""
 
 from __future__ import annotations
 

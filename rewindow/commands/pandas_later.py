@@ -1,9 +1,10 @@
-"""Keeps pyarrow from importing pandas where nobody uses it: 0.3 s of the 1.4 s that a verb takes.
+"""Keeps pyarrow from importing pandas if it is not needed, which takes 0.3 s of the 1.4 s of a
+verb.
 
-pyarrow looks for pandas once, with the first array that it makes: to know a pandas value if it is
-given one. It has no setting for that. So it is made to look at a moment at which there is no
-pandas, and goes without. What converts to or from pandas asks again, and finds it.
-docs/decisions/0008 has the figures; a test fails when this can go.
+pyarrow looks for pandas once, with the first array that it creates, so that it can recognize pandas
+values. It has no setting to prevent that. So it is made to look while pandas cannot be imported.
+Conversions to or from pandas look again, and find it. docs/decisions/0008 has the measurements; a
+test fails when this module is no longer needed.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import sys
 
 
 def leave_pandas_out() -> None:
-    """Lets pyarrow look for pandas in vain, if it is imported and has not looked yet.
+    """Makes pyarrow look for pandas without finding it, if pyarrow is imported and has not looked
+    yet.
 
-    Call it before there are threads: another one's import of pandas would fail at this moment.
+    Call it before threads are started: an import of pandas in another thread would fail at this
+    moment.
     """
     if "pyarrow" not in sys.modules or "pandas" in sys.modules:
         return
@@ -26,7 +29,7 @@ def leave_pandas_out() -> None:
 
 
 class _NoPandas:
-    """An import hook that knows of no pandas."""
+    """An import hook that does not find pandas."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:

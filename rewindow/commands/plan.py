@@ -1,5 +1,5 @@
-"""`rewindow plan`: what a replay would touch, how long it takes, what it promises, what is in its
-way.
+"""`rewindow plan`: shows the tables that a replay would change, its duration, its guarantees, and
+blockers.
 """
 
 from __future__ import annotations
@@ -266,7 +266,9 @@ def plan(
 
 
 def _deliveries(config: Config, plan: Plan) -> list[dict[str, str]]:
-    """Returns the outputs of a plan that the settings deliver, with the promise of each target."""
+    """Returns the outputs of a plan that the settings deliver, with the guarantee of each
+    target.
+    """
     names = {f"{plan.application}.{output.name}" for output in plan.outputs}
     found = []
     for delivery in config.deliveries(plan.application):
@@ -276,7 +278,7 @@ def _deliveries(config: Config, plan: Plan) -> list[dict[str, str]]:
 
 
 def _show_late(config: Config, application: str | None, *, asked: bool, as_json: bool) -> None:
-    """Shows what `rewindow repair --run` would replay, of one application or of all."""
+    """Shows the replays that `rewindow repair --run` would start, of one application or of all."""
     from rewindow.commands.repair import show_repairs
     from rewindow.repairs.find import find_repairs
 
@@ -300,16 +302,16 @@ def unpublished_range(
     given: list[str] | None,
     ends: Iterable[object],
 ) -> WindowRange | None:
-    """Returns the windows that --unpublished means, None when everything is published.
+    """Returns the windows for --unpublished; None if everything is published.
 
     Args:
-        config: settings in force.
+        config: current settings.
         application: its name.
         given: its parameters as name=value.
-        ends: what was given of another range.
+        ends: values of the other range options.
 
     Raises:
-        RangeError: another range is given too.
+        RangeError: another range option is given too.
     """
     if any(end is not None for end in ends):
         raise RangeError(
@@ -320,7 +322,7 @@ def unpublished_range(
 
 
 def say_nothing_to_replay(application: str, *, as_json: bool) -> None:
-    """Says that --unpublished has found nothing, which is no failure."""
+    """Reports that --unpublished found no windows, which is not a failure."""
     if as_json:
         print_json({"exit_code": 0, "application": application, "replay": None, "windows": 0})
     else:
@@ -341,7 +343,7 @@ def parameters(given: list[str] | None) -> dict[str, str]:
 
 
 def as_dict(draft: PlanPreview) -> dict[str, Any]:
-    """Returns a draft for programs."""
+    """Returns a preview of a plan as plain values for programs."""
     return {
         **draft.plan.model_dump(mode="json"),
         "windows": len(draft.plan.range),
@@ -363,7 +365,7 @@ _BASIS = {
 
 
 def show(draft: PlanPreview) -> None:
-    """Prints a draft for people."""
+    """Prints a preview of a plan for readers."""
     plan = draft.plan
     begin = format_time(plan.grid.start_us(plan.first))
     end = format_time(plan.grid.end_us(plan.last))

@@ -1,4 +1,4 @@
-"""`rewindow play`: a recorded stream sent again, at its own pace or another."""
+"""`rewindow play`: sends a recorded stream again, at its recorded pace or another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rewindow.windows import describe_seconds
 
 _FASTEST = "max"
 _PIPE_CLOSED = 128 + signal.SIGPIPE
-"""As of a program that writes into a pipe which nobody reads any more."""
+"""Exit code of a program that writes into a closed pipe."""
 
 
 def play(

@@ -1,4 +1,4 @@
-"""The project that a verb works in: the settings of the folder, or of one above it."""
+"""Loads the project of a verb: the settings in the working directory, or in a folder above it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rewindow.settings.file import SETTINGS_FILE
 
 
 def load_project() -> Config:
-    """Returns the settings of the project that the working directory lies in; makes nothing.
+    """Returns the settings of the project that contains the working directory. Creates nothing.
 
     Raises:
-        InputError: there is no settings file, so that a state folder would be made where nobody
-            looks for it; or it is wrong.
+        InputError: there is no settings file, so a state folder would be created in an unexpected
+            place; or the file has errors.
     """
     config = Config.load()
     if config.file is None:

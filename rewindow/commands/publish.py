@@ -1,4 +1,4 @@
-"""`rewindow publish`: make a replay's output visible to readers."""
+"""`rewindow publish`: makes a replay's output visible to readers."""
 
 from __future__ import annotations
 
@@ -112,14 +112,14 @@ def publish(
 
 
 def was_done(result: PublicationResult) -> bool:
-    """Returns whether all had been done before, so that not even what a killed publisher had left
-    was to finish.
+    """Returns whether everything was done before, so that not even an interrupted publication had
+    to be completed.
     """
     return result.already and result.number not in result.rolled_forward
 
 
 def show_expected(expected: PublicationPreview | PublicationResult, as_json: bool) -> None:
-    """Prints what publishing or an undo would do, or that it is done already."""
+    """Prints the expected changes of a publication or an undo, or that it is already done."""
     if isinstance(expected, PublicationResult):
         done = "published" if expected.kind == PublicationAction.PUBLISH else "undone"
         return show(
@@ -184,7 +184,7 @@ def show_expected(expected: PublicationPreview | PublicationResult, as_json: boo
 
 
 def show(result: PublicationResult, as_json: bool, words: str) -> None:
-    """Prints what a publication or an undo did; in words the job has told it already."""
+    """Prints the result of a publication or an undo, as JSON or with the given text."""
     if as_json:
         print_json({"publication": result.to_json()})
     else:

@@ -1,4 +1,4 @@
-"""`rewindow purge`: delete staged tables and checkpoints that nobody needs."""
+"""`rewindow purge`: deletes staged tables and checkpoints that are no longer needed."""
 
 from __future__ import annotations
 

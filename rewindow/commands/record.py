@@ -1,4 +1,4 @@
-"""`rewindow record`: take what is new of a source into a recorded stream and seal its windows."""
+"""`rewindow record`: records new tuples of a source and seals their windows."""
 
 from __future__ import annotations
 
@@ -132,11 +132,12 @@ def record(
 
 
 def _ask(config: Config, name: str, yes: bool) -> None:
-    """Says which windows get a new seal and who has read the older one, and asks whether to go on.
+    """Prints which windows get a new seal and which replays have read the older one, and asks for
+    confirmation.
 
     Raises:
-        InputError: no late tuple waits, and the stream has not ended: there is nothing to open;
-            windows were changed in the source.
+        InputError: there are no late tuples and the stream has not ended, so nothing can be
+            reopened; or windows were changed in the source.
     """
     check_unchanged(config, name)
     late, end = late_windows(config, name)
@@ -167,7 +168,7 @@ def _ask(config: Config, name: str, yes: bool) -> None:
 
 
 def _ask_to_replace(config: Config, name: str, yes: bool) -> None:
-    """Shows what would be replaced and who may become stale, and asks for confirmation."""
+    """Shows which replays may become stale by a replacement, and asks for confirmation."""
     err.print(
         f"{name}: the whole source is read. Sealed windows that differ from it get what it has now "
         "in place of what was recorded, and a new seal.",
@@ -180,10 +181,10 @@ def _ask_to_replace(config: Config, name: str, yes: bool) -> None:
 
 
 def _ask_to_remove(config: Config, name: str, yes: bool) -> None:
-    """Says what would be removed, and asks whether to go on.
+    """Shows what would be removed, and asks for confirmation.
 
     Raises:
-        OverlapError: somebody needs it.
+        OverlapError: a replay needs the stream.
     """
     check_unneeded(config, name)
     entry = next((entry for entry in list_streams(config) if entry.name == name), None)

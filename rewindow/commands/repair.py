@@ -1,5 +1,5 @@
-"""`rewindow repair`: what is published from inputs that have changed since, and how it is put
-right.
+"""`rewindow repair`: shows and repairs windows that were published from inputs that have changed
+since.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _show_unknown(unknown: Sequence[str]) -> None:
 
 
 def show_repairs(found: Repairs) -> None:
-    """Prints what is to be put right, and why each range is as long as it is."""
+    """Prints the necessary repairs, and why each range has its length."""
     _show_unknown(found.unknown)
     if not found.late and not found.steps:
         known = "" if found.unknown else ": what is published comes from the inputs as they are"

@@ -1,4 +1,4 @@
-"""`rewindow replay`: plan a range and run it to its end, attempt after attempt."""
+"""`rewindow replay`: plans a range and runs it to its end, attempt after attempt."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ from rewindow.launcher import verbs
 from rewindow.ledger.replays import ReplayState
 
 WITH_RESUME = frozenset({"resume", "again", "as_json", "crash"})
-"""Parameters that are about the attempt; all others are about the plan, which a resumed replay has
-already."""
+"""Parameters of the attempt. All others belong to the plan, which a resumed replay already has."""
 Again = Annotated[
     bool, typer.Option("--again", help="Try again although the replay has used up its attempts.")
 ]
@@ -150,7 +149,7 @@ def replay(
 
 
 def _reject_options(context: typer.Context, replay_id: str) -> None:
-    """Refuses what a resumed replay would ignore, also a value that equals its default."""
+    """Rejects options that a resumed replay would ignore, even if a value equals its default."""
     given = [
         parameter
         for parameter in context.command.params

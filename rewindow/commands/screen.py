@@ -1,5 +1,5 @@
-"""What the commands show: tables and JSON, progress of a job, errors in their form, and ranges as
-options.
+"""Output of the commands: tables and JSON, progress of a job, formatted errors; and options for
+ranges.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ ReplayId = Annotated[
 
 
 def print_json(value: Any) -> None:
-    """Prints a value as JSON: numbers as numbers, times in ISO 8601; window ids that are keys
+    """Prints a value as JSON: numbers as numbers, times in ISO 8601. Window ids that are keys
     become text, and so do NaN and infinite numbers.
     """
     sys.stdout.write(json.dumps(finite(value), indent=2, default=_plain) + "\n")
@@ -81,14 +81,14 @@ def print_rows(
     *,
     whole: int = 0,
 ) -> None:
-    """Prints rows as a table; numbers to the right.
+    """Prints rows as a table, with numbers aligned to the right.
 
     Args:
-        title: stands above the table.
-        columns: their names.
+        title: title above the table.
+        columns: names of the columns.
         rows: a value for each column.
-        whole: so many columns at the left are never broken: what somebody copies into the next
-            command.
+        whole: number of columns at the left that are never wrapped, because users copy them into
+            the next command.
     """
     table = Table(
         title=title,
@@ -121,11 +121,10 @@ def print_facts(facts: Mapping[str, object]) -> None:
 
 
 def format_value(value: object) -> str:
-    """Returns a value as a person reads it, as markup: what looks like a tag in it is shown, not
-    obeyed.
+    """Returns a value formatted for readers, as markup. Markup tags in the value are shown as text.
 
-    A whole number is a count. A window id, and a value out of a table, are no counts: give them as
-    text.
+    A whole number is formatted as a count. Pass window ids, and values from a table, as text,
+    because they are not counts.
     """
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -135,17 +134,19 @@ def format_value(value: object) -> str:
 
 
 _NOISE = ("WARNING: Using incubator modules",)
-"""Lines of the JVM that say nothing to anybody."""
+"""Lines of the JVM without useful information."""
 
 
 _QUIET_S = 2.0
-"""A recording that is done sooner shows no steps."""
+"""Recordings shorter than this show no steps."""
 _PAUSE_S = 30.0
-"""Least time between two lines of progress where there is no terminal."""
+"""Shortest time between two lines of progress without a terminal."""
 
 
 class _TimeLeft(TimeRemainingColumn):
-    """Counts down to when a task is due, where that is known; else by how fast it has been."""
+    """Shows the time until a task is due if that is known; otherwise an estimate from its speed so
+    far.
+    """
 
     def render(self, task: Task) -> Text:
         due = task.fields.get("due")
@@ -195,11 +196,11 @@ class JobScreen:
                 )  # What is over says nothing any more.
 
     def note(self, text: str) -> None:
-        """Prints a line about the job, beside its output: that may be JSON."""
+        """Prints a line about the job to standard error, because the job's output may be JSON."""
         err.print(escape(text))
 
     def warn(self, text: str) -> None:
-        """Prints a line about something that went wrong."""
+        """Prints a warning."""
         err.print(text, style="yellow", markup=False)
 
     def line(self, text: str) -> None:
@@ -218,7 +219,7 @@ class JobScreen:
             err.print(_words(progress), markup=False)
 
     def _is_due(self) -> bool:
-        """Returns whether a line of progress may be printed where there is no terminal."""
+        """Returns whether the next line of progress is due without a terminal."""
         now = self._clock()
         is_due = now - self._told_at >= _PAUSE_S
         if is_due:
@@ -226,8 +227,8 @@ class JobScreen:
         return is_due
 
     def _show_group(self, progress: ReplayProgress) -> None:
-        """Shows a committed group; what is left takes as long a window as the groups seen so
-        far.
+        """Shows a committed group. The remaining time is estimated from the time per window of the
+        groups so far.
         """
         self._passing = False
         self._windows += progress.last - progress.first + 1
@@ -252,7 +253,7 @@ class JobScreen:
         )
 
     def _show_step(self, step: StepProgress) -> None:
-        """Shows how far a step is; one of which nobody knows that moves a bar without an end."""
+        """Shows the progress of a step; if it is unknown, a bar without an end."""
         self._passing = True
         if err.is_terminal:
             due = None if step.left is None else self._clock() + step.left
@@ -261,7 +262,7 @@ class JobScreen:
             err.print(step.words, style="dim", markup=False)
 
     def _show_recording(self, recording: RecordProgress) -> None:
-        """Shows where a recording is, once it has taken so long that somebody may wonder."""
+        """Shows the progress of a recording after it has taken some time."""
         if recording.seconds < _QUIET_S:
             return
         self._passing = False

@@ -1,4 +1,4 @@
-"""`rewindow set`: another value of a property from a window on, while its replay runs."""
+"""`rewindow set`: changes a property from a window on, while its replay is running."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def command(
 
 
 def print_changes(changes: list[PropertyChange]) -> None:
-    """Prints which property has which value from when on."""
+    """Prints the properties with their values and the first window of each value."""
     rows = [
         (
             one.path,

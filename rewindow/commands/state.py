@@ -1,4 +1,4 @@
-"""`rewindow state`: what the operators of a replay keep from window to window."""
+"""`rewindow state`: shows the values that the operators of a replay keep from window to window."""
 
 from __future__ import annotations
 

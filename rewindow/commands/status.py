@@ -1,5 +1,5 @@
-"""`rewindow status`: where a replay stands: attempts, progress, losses, gate, publication, what is
-stale.
+"""`rewindow status`: shows attempts, progress, losses, gate, publication and stale windows of a
+replay.
 """
 
 from __future__ import annotations

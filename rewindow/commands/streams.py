@@ -1,6 +1,4 @@
-"""`rewindow streams`: the recorded and published streams, what each holds, their repair and their
-deletion.
-"""
+"""`rewindow streams`: lists, shows, repairs and deletes recorded and published streams."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ Stream = Annotated[
 
 
 class _Streams(Subcommands):
-    """Whoever names a stream wants to see it."""
+    """Interprets the name of a stream as a request to show it."""
 
     def meant(self, given: str) -> str:
         is_stream = given in sealed_streams(load_project().state / "streams")

@@ -1,6 +1,4 @@
-"""A verb that has subcommands: an unknown one is answered with what was meant and with those that
-there are.
-"""
+"""A verb with subcommands: for an unknown one, it suggests a similar one and lists all."""
 
 from __future__ import annotations
 
@@ -13,10 +11,10 @@ from rewindow.names import did_you_mean
 
 
 class Subcommands(TyperGroup):
-    """The group of a verb's subcommands."""
+    """A group of subcommands of a verb."""
 
     def meant(self, given: str) -> str:
-        """Returns a hint for a word that is no subcommand, but something else that is known; none
+        """Returns a hint for a word that is not a subcommand but has another known meaning; empty
         by default.
         """
         return ""

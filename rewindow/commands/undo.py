@@ -1,4 +1,4 @@
-"""`rewindow undo`: take back the newest publication over a range."""
+"""`rewindow undo`: undoes the newest publication over a range."""
 
 from __future__ import annotations
 

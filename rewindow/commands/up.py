@@ -1,4 +1,4 @@
-"""`rewindow up`: start Airflow on this machine."""
+"""`rewindow up`: starts Airflow on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rewindow validate`: all that is wrong with an application, at once, and its graph."""
+"""`rewindow validate`: reports all errors of an application at once, and shows its graph."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rewindow.recording.column_preview import expected_columns
 
 
 class GraphForm(StrEnum):
-    """How the graph is printed."""
+    """Output format of the graph."""
 
     TEXT = "text"
     SVG = "svg"

@@ -1,4 +1,6 @@
-"""`rewindow why`: one window's life: inputs, attempts, checkpoint, digests, checks."""
+"""`rewindow why`: shows the history of one window: inputs, attempts, checkpoint, digests,
+checks.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,7 @@ def _show(life: WindowLife) -> None:
 
 
 def _show_others(life: WindowLife) -> None:
-    """Prints which replay readers see, and the other replays of the window."""
+    """Prints the replay that readers see, and the other replays of the window."""
     if life.visible is None:
         out.print("readers see no replay of this window: none is published")
     elif life.visible != life.replay:
@@ -117,8 +119,8 @@ def _show_others(life: WindowLife) -> None:
 
 
 def _show_properties(life: WindowLife) -> None:
-    """Prints the properties that were set anywhere; what is left as its class has it is in the
-    JSON.
+    """Prints the properties that were set; the JSON also has those with the default of their
+    class.
     """
     rows = [
         (
