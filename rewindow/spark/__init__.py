@@ -1,3 +1,3 @@
-"""Spark: session, settings, jars, Java, frames, digests, and what every job does; nothing that
-knows a replay.
+"""Spark: session, settings, jars, Java, frames, digests, and the common part of jobs. Nothing here
+depends on replays.
 """

@@ -1,5 +1,5 @@
-"""Spark columns and frames that the operators build alike, without an import of pyspark until one
-is built.
+"""Expressions and frames of Spark that several operators use. pyspark is imported only when one is
+created.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ _SAMPLE_BUCKETS = 10_000
 
 
 def named_columns(names: Iterable[str]) -> list[Column]:
-    """Returns the columns of these names, whatever characters the names contain."""
+    """Returns the columns with these names, which may contain any characters."""
     from pyspark.sql import functions as F
 
     return [F.col(quoted_column(name)) for name in names]
 
 
 def aliased(columns: Mapping[str, Column]) -> list[Column]:
-    """Returns the columns under the names that they are mapped from."""
+    """Returns the columns, renamed to their keys."""
     return [column.alias(name) for name, column in columns.items()]
 
 
 def renamed_columns(names: Mapping[str, str]) -> list[Column]:
-    """Returns the columns of these names under the names that they are mapped to."""
+    """Returns the columns named by the keys, renamed to the values."""
     return aliased(dict(zip(names.values(), named_columns(names), strict=True)))
 
 
 def maxima(names: Iterable[str], over: WindowSpec | None = None) -> list[Column]:
-    """Returns the maximum of each column under its own name, for a group or over a window."""
+    """Returns the maximum of each column under the same name, for a group or over a window."""
     from pyspark.sql import functions as F
 
     columns = []
@@ -45,7 +45,7 @@ def maxima(names: Iterable[str], over: WindowSpec | None = None) -> list[Column]
 
 
 def equal_or_null(names: Mapping[str, str]) -> list[Column]:
-    """Returns conditions that two columns are equal; two nulls count as equal."""
+    """Returns conditions that two columns are equal, where two nulls are equal."""
     from pyspark.sql import functions as F
 
     return [F.col(quoted_column(name)).eqNullSafe(F.col(other)) for name, other in names.items()]
@@ -85,10 +85,10 @@ def column_types(schema: StructType) -> dict[str, DataType]:
 
 
 def union_all(frames: Iterable[DataFrame], *, allow_missing: bool = False) -> DataFrame:
-    """Returns the rows of all frames, of which there is at least one; columns match by name.
+    """Returns the rows of all frames, at least one; columns are matched by name.
 
     Args:
-        allow_missing: whether columns that a frame lacks are null in its rows.
+        allow_missing: whether a frame may lack columns, which are then null in its rows.
     """
     first, *others = frames
     for frame in others:
@@ -97,10 +97,13 @@ def union_all(frames: Iterable[DataFrame], *, allow_missing: bool = False) -> Da
 
 
 def in_sample(columns: Iterable[str], fraction: float) -> Column:
-    """Returns whether the key of a row is in a sample: the same in every run, and within every
-    larger sample (O143).
+    """Returns whether the key of a row is in a sample. The result is the same in every run, and a
+    larger sample includes every smaller one.
 
-    Keys are hashed as text, so that one key is the same in streams that keep it in other types.
+    Keys are hashed as text, so a key has the same hash in streams that store it with different
+    types.
+
+    Rules: O143
     """
     from pyspark.sql import functions as F
 

@@ -1,23 +1,26 @@
-"""Digests: order-free fingerprints of the rows of windows.
+"""Digests: fingerprints of the rows of windows that do not depend on order.
 
-Per window: the number of tuples and two sums of 64-bit row hashes, modulo 2^64. Neither order nor
-partitioning nor the files changes them; a duplicate does. Columns that hold a float anywhere are
-apart, since sums of doubles depend on grouping: `digest` covers the exact columns; `float_digest`
-covers whole rows, floats together with the exact columns of their row (X17). Where only the float
-digests differ, the rows are compared within a tolerance.
+A digest of a window has the number of tuples and two sums of 64-bit row hashes, modulo 2^64. It
+does not depend on order, partitioning or files, but a duplicate row changes it. Columns that
+contain a float at any level are treated separately, because sums of doubles depend on grouping:
+`digest` covers the exact columns; `float_digest` covers whole rows, floats together with the exact
+columns of their row. If only the float digests differ, the rows are compared within a tolerance.
 
-A digest guards against errors, not against an adversary: who may choose the tuples can construct
-two windows with equal sums, since sums of hashes are linear (docs/tables.md).
+A digest protects against errors, not against an adversary: someone who can choose the tuples can
+construct two windows with equal sums, since sums of hashes are linear (docs/tables.md).
 
-What counts as equal, and what does not:
+Definition of equality:
 
-- Names and types of all columns go in through a schema hash, so true and 1, or a date and its day
+- Names and types of all columns are part of a schema hash, so true and 1, or a date and its day
   number, differ. Nullability and the order of columns do not matter; precision and scale of
   decimals do.
 - At every level the null bitmap comes before the values: (null, x) and (x, null), [] and null,
-  struct(1, null) and struct(null, 1) differ. Arrays go in with their sizes, maps as sorted entries.
+  struct(1, null) and struct(null, 1) differ. Arrays are hashed with their sizes, maps as sorted
+  entries.
 - Floats are compared as Spark compares them: -0.0 equals 0.0, and every NaN equals every other.
-- Strings are compared byte by byte; a collation that says otherwise is refused.
+- Strings are compared byte by byte; columns with another collation are rejected.
+
+Rules: X17
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 NOT_DIGESTED = (*BOOKKEEPING, *OF_THE_REPLAY)
-"""Columns that say where a tuple lies, not what it is."""
+"""Columns that describe the position of a tuple, not its content."""
 
 _PLAIN = (
     T.BooleanType,
@@ -66,7 +69,7 @@ def window_digests(frame: DataFrame, exclude: Collection[str] = NOT_DIGESTED) ->
     """Returns the digests of the windows that have a tuple, from one aggregate pass.
 
     Shape: window_id BIGINT, tuples BIGINT, digest STRING, float_digest STRING (null without float
-    columns). A window without a tuple has no row; `empty_digests` gives its values.
+    columns). A window without a tuple has no row; see `empty_digests`.
 
     Raises:
         InputError: a column's type cannot be digested.
@@ -78,8 +81,8 @@ def digest_columns(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED
     """Returns the aggregates `tuples`, `digest` and `float_digest` over the event columns of a
     schema.
 
-    For a caller that groups itself, such as one that unions several outputs and digests them in one
-    job.
+    For callers that group rows themselves, for example to compute the digests of several outputs in
+    one job.
 
     Raises:
         InputError: a column's type cannot be digested.
@@ -101,7 +104,7 @@ def row_hashes(
     schema: T.StructType,
     exclude: Collection[str] = NOT_DIGESTED,
 ) -> tuple[Column, Column]:
-    """Returns the two hashes of a tuple over all event columns; together they stand for its
+    """Returns the two hashes of a tuple over all event columns; together they identify its
     content.
     """
     check_digestible(schema, exclude)
@@ -110,7 +113,7 @@ def row_hashes(
 
 
 def hash_of(values: Mapping[str, tuple[Column, T.DataType]]) -> Column:
-    """Returns the hash of a row of some named values, each with its type; `state.row_hash` gives
+    """Returns the hash of a row of some named values, each with its type. `state.row_hash` computes
     the same.
     """
     return _hash_fields(SALTS[0], list(map(values.__getitem__, sorted(values))))
@@ -118,13 +121,18 @@ def hash_of(values: Mapping[str, tuple[Column, T.DataType]]) -> Column:
 
 def sum_of_rows(schema: T.StructType) -> Column:
     """Returns the aggregate that sums the hashes of whole rows, in hexadecimal, for the digest of a
-    state (X48).
+    state.
+
+    Rules: X48
     """
     return _sum_of(row_hashes(schema, ())[0])
 
 
 def bucket_of(schema: T.StructType, key: Collection[str], buckets: int) -> Column:
-    """Returns the bucket of a row of a state; without a key the whole row is the key (X47)."""
+    """Returns the bucket of a row of a state; without a key the whole row is the key.
+
+    Rules: X47
+    """
     fields = [field for field in schema.fields if not key or field.name in key]
     return row_hashes(T.StructType(fields), ())[0].bitwiseAND(F.lit(buckets - 1)).cast("int")
 
@@ -140,15 +148,15 @@ def empty_digests(
 
 
 def schema_hash(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED) -> str:
-    """Returns eight hexadecimal digits for the names and types of the event columns, sorted by
-    name.
+    """Returns a hash of the names and types of the event columns, sorted by name, as eight
+    hexadecimal digits.
     """
     text = _describe(T.StructType(_event_fields(schema, exclude)))
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def check_digestible(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED) -> None:
-    """Refuses a schema with a type for which equal values need not have equal hashes.
+    """Checks that no column has a type for which equal values may have different hashes.
 
     Raises:
         InputError: names the column and its type.
@@ -195,7 +203,7 @@ def holds_float(kind: T.DataType) -> bool:
 
 
 def _describe(kind: T.DataType) -> str:
-    """Returns a type's text without nullability, struct fields sorted by name."""
+    """Returns the text of a type without nullability, with struct fields sorted by name."""
     if isinstance(kind, T.StructType):
         fields = [f"{field.name!r}:{_describe(field.dataType)}" for field in _sorted(kind.fields)]
         return f"struct<{','.join(fields)}>"
@@ -211,8 +219,8 @@ def _sums(
     exact: list[T.StructField],
     floats: list[T.StructField],
 ) -> Column:
-    """Returns the two sums of a digest as text; floats, where given, are hashed with the hash of
-    their row's others.
+    """Returns the two sums of a digest as text. Floats, if given, are hashed together with the hash
+    of the other columns of their row.
     """
     hashes = []
     for salt, order in zip(SALTS, (1, -1), strict=True):
@@ -234,8 +242,8 @@ def _has_float(field: T.StructField) -> bool:
 
 
 def _sum_of(row_hash: Column) -> Column:
-    """Returns the sum modulo 2^64 in hexadecimal; the halves are summed apart, as a plain sum
-    overflows under ANSI.
+    """Returns the sum modulo 2^64 in hexadecimal. The two halves are summed separately, because a
+    plain sum overflows under ANSI.
     """
     high = F.sum(F.shiftrightunsigned(row_hash, 32))
     low = F.sum(row_hash.bitwiseAND(F.lit(_LOW_HALF)))
@@ -246,8 +254,8 @@ def _sum_of(row_hash: Column) -> Column:
 
 def _hash_fields(salt: int, values: list[tuple[Column, T.DataType]]) -> Column:
     """Returns the hash of one level: salt, null bitmaps, then values."""
-    # xxhash64 passes over nulls, so that (null, x) and (x, null) would have one hash. A bit for
-    # each column shows which of them are null; each BIGINT takes 62 columns.
+    # xxhash64 skips nulls, so (null, x) and (x, null) would have the same hash. A bit for each
+    # column shows which of them are null; each BIGINT covers 62 columns.
     bitmaps: list[Column] = []
     hashable = []
     for number, (column, kind) in enumerate(values):
@@ -261,8 +269,8 @@ def _hash_fields(salt: int, values: list[tuple[Column, T.DataType]]) -> Column:
 
 
 def _hashable(salt: int, column: Column, kind: T.DataType) -> Column:
-    """Returns what stands for a value in its level's hash: plain values themselves, others a hash
-    of their own.
+    """Returns the expression that represents a value in the hash of its level: the value if it is
+    plain, otherwise a separate hash.
     """
     if isinstance(kind, T.StructType):
         fields = [(column.getField(field.name), field.dataType) for field in _sorted(kind.fields)]

@@ -1,5 +1,6 @@
-"""Requirements of a cluster's executors: the state folder and, for code in Python, the library and
-the user's modules, which are sent along, and a Python that has pyarrow, numpy and pydantic.
+"""Requirements of a cluster's executors: access to the state folder and, for Python code, the
+library and the user's modules, which are sent to them, and a Python with pyarrow, numpy and
+pydantic.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 INSTALLED = ("pyarrow", "numpy", "pydantic")
-"""What has compiled parts, so that no zip brings it."""
+"""Packages with compiled parts, which cannot be sent in a zip file."""
 _PROBES = 8
 _TOKENS = 4
 
 
 def send_code(spark: SparkSession, config: Config, files: Iterable[Path]) -> None:
-    """Sends the library and some modules to the executors of a cluster; a local master has them
-    already.
+    """Sends the library and some modules to the executors of a cluster. A local master does not
+    need this.
 
     Args:
         spark: the session.
-        config: settings in force.
-        files: modules of the user, all in one folder or in packages of it.
+        config: current settings.
+        files: modules of the user, all in one folder or in packages in it.
     """
     if local_threads(spark.sparkContext.master):
         return
@@ -46,9 +47,7 @@ def send_code(spark: SparkSession, config: Config, files: Iterable[Path]) -> Non
 
 
 def code_zip(folder: Path, files: Iterable[Path]) -> Path:
-    """Returns a zip with the library and some modules, named by its content; the same content gives
-    the same zip.
-    """
+    """Returns a zip file with the library and some modules, named after a digest of its content."""
     inside = _named(PACKAGE.parent, PACKAGE.rglob("*.py"))
     modules = list(files)
     inside |= _named(_common_folder(modules), modules)
@@ -70,7 +69,7 @@ def _common_folder(files: list[Path]) -> Path:
 
 
 def _named(top: Path, files: Iterable[Path]) -> dict[str, Path]:
-    """Returns modules by their names in a zip: as they are imported from a folder."""
+    """Returns modules by their names in a zip file, which match their names in imports."""
     named = {}
     for path in files:
         name = path.relative_to(top) if path.is_relative_to(top) else Path(path.name)
@@ -79,10 +78,10 @@ def _named(top: Path, files: Iterable[Path]) -> dict[str, Path]:
 
 
 def check_shared(spark: SparkSession, folder: Location) -> None:
-    """Refuses a cluster whose executors do not see a folder of the driver, before anything is
-    computed: they write tokens there, a few each core, which the driver and other executors read.
+    """Checks that the executors of a cluster see a folder of the driver, before anything is
+    computed. They write tokens there, a few per core, which the driver and other executors read.
 
-    An executor that gets no task is missed. The rows that it writes are still compared later.
+    An executor that gets no task is not checked. The rows that it writes are still compared later.
 
     Raises:
         RewindowError: the driver does not find a token.
@@ -102,7 +101,7 @@ def check_shared(spark: SparkSession, folder: Location) -> None:
 
 
 def check_executors(spark: SparkSession) -> None:
-    """Refuses a cluster on which no code in Python can run, before anything is computed.
+    """Checks that Python code can run on a cluster, before anything is computed.
 
     Raises:
         RewindowError: Python cannot be started there, or lacks packages; names the hosts.
@@ -141,7 +140,7 @@ def check_executors(spark: SparkSession) -> None:
 
 @contextmanager
 def _said_in_words(python: str) -> Iterator[None]:
-    """Turns Spark's error for a Python that is not there into ours."""
+    """Turns Spark's error about a missing Python into a `RewindowError`."""
     from py4j.protocol import Py4JJavaError
 
     try:

@@ -1,4 +1,4 @@
-"""Windows of a stream as DataFrames, and DataFrames as files of a table."""
+"""Reads windows of a stream as DataFrames, and writes DataFrames to files of a table."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _REPORTED_WITHIN = "60 s"
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """Returns a pyarrow schema as Spark's; times are in UTC."""
+    """Returns a pyarrow schema as a Spark schema; times are in UTC."""
     return from_arrow_schema(schema)
 
 
 def read_windows(spark: SparkSession, table: Table, windows: WindowRange) -> DataFrame:
     """Returns the tuples of a closed window range, read at the table's pinned version.
 
-    Our own tables are read by their files, without Delta's snapshot query; others through Delta.
-    Hidden windows are left out.
+    Tables that Rewindow writes are read by their files, without Delta's snapshot query; others
+    through Delta. Hidden windows are omitted.
     """
     inside = F.col("window_id").between(windows.first, windows.last)
     hidden = []
@@ -57,30 +57,28 @@ def read_windows(spark: SparkSession, table: Table, windows: WindowRange) -> Dat
 
 
 def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
-    """Returns a frame without rows. Made in the JVM: an empty Python list would start Python
-    workers.
+    """Returns a frame without rows, created in the JVM because an empty Python list would start
+    Python workers.
 
-    The limit tells Spark that there is no row before it looks at the columns. Else it takes each
-    for the constant null, and what an operator does with a missing value, such as to raise an
-    error, moves to the other side of a join.
+    The limit tells Spark that the frame is empty before it looks at the columns. Otherwise Spark
+    would treat each column as the constant null. An expression of an operator for missing values,
+    for example one that raises an error, could then be moved to the other side of a join.
     """
     columns = aliased(map_values(null_of, column_types(schema)))
     return spark.range(1).select(*columns).limit(0)
 
 
 def window_start(grid: Grid) -> Column:
-    """Returns when a tuple's window begins: the arrival time of a tuple that has none of its
-    own.
-    """
+    """Returns the start of a tuple's window: the arrival time of a tuple that has no other."""
     return F.timestamp_micros(F.lit(grid.origin_us) + F.col("window_id") * F.lit(grid.width_us))
 
 
 def count_windows(table: Table, windows: WindowRange) -> pa.Table:
-    """Returns window_id and tuples of the windows of a range that have a tuple, in no order,
+    """Returns window_id and tuples of the windows of a range that have a tuple, in any order,
     counted in the files.
 
-    Files of a table with deletion vectors or column mapping are not what they hold: these are
-    counted by a query.
+    The rows of a table with deletion vectors or column mapping cannot be counted in its files, so a
+    query counts them.
     """
     counts = (
         _counts_of_files(table, windows) if table.is_plain() else _counts_by_query(table, windows)
@@ -94,14 +92,14 @@ def count_windows(table: Table, windows: WindowRange) -> pa.Table:
 
 
 def open_inputs(plan: Plan, state: Location) -> dict[str, Table]:
-    """Returns the inputs of a replay as pinned, without rows of windows that were never sealed, a
-    warm-up's too.
+    """Returns the inputs of a replay at their pinned versions, without rows of windows that were
+    never sealed. The range of a warm-up is included.
 
     Args:
         state: the state folder.
 
     Raises:
-        TableError: another table has taken the place of a planned one.
+        TableError: a planned table was replaced by another one.
     """
     for entry in plan.inputs:
         open_input(entry, state)
@@ -126,7 +124,9 @@ def _counts_by_query(table: Table, windows: WindowRange) -> pa.Table:
 
 
 def _counts_of_files(table: Table, windows: WindowRange) -> pa.Table:
-    """Counts the rows of each file: by the log where it holds one window, else by its column."""
+    """Counts the rows of each file: from the log if it has a single window, otherwise from its
+    column.
+    """
     inside = (pc.field("window_id") >= windows.first) & (pc.field("window_id") <= windows.last)
     parts = [_COUNTS.empty_table()]
     for file in table.files(windows.first, windows.last):
@@ -143,8 +143,8 @@ def _counts_of_files(table: Table, windows: WindowRange) -> pa.Table:
 
 
 def _counts_in(path: str, inside: pc.Expression | None = None) -> pa.Table:
-    """Returns the tuples of each window of a file or a folder; only row groups that may hold some
-    are read.
+    """Returns the tuples of each window of a file or a folder. Only row groups that may have
+    matching rows are read.
     """
     column = pq.read_table(path, columns=["window_id"], partitioning=None, filters=inside)[
         "window_id"
@@ -163,8 +163,8 @@ def write_files(
     folder: Location,
     row_group_bytes: int | None = None,
 ) -> None:
-    """Computes a frame once, into Parquet files of a folder; their row groups are of a size, or
-    Spark's 128 MB.
+    """Computes a frame once and writes it to Parquet files in a folder, with row groups of the
+    given size, or Spark's 128 MB.
 
     Raises:
         RewindowError: the driver does not find all rows that the tasks have written.
@@ -181,18 +181,20 @@ def write_files(
 
 
 def _observed(frame: DataFrame, counted: Observation) -> int:
-    """Returns the rows that the tasks of a write have counted; each row once, also where a task was
-    repeated.
+    """Returns the number of rows that the tasks of a write have counted. A repeated task does not
+    count twice.
     """
-    # Spark reports the count through its listeners, and drops events when their queue is full:
-    # without a limit the count would then be awaited for ever.
+    # Spark reports the count through its listeners, and drops events when their queue is full.
+    # Without a timeout this call could then wait forever.
     scala = frame.sparkSession._jvm.scala.concurrent
     scala.Await.ready(counted._jo.future(), scala.duration.Duration.apply(_REPORTED_WITHIN))
     return int(counted.get["rows"])
 
 
 def rows_in_file(file: Location) -> int:
-    """Returns the rows of a Parquet file by its footer; none of a file that is gone or damaged."""
+    """Returns the number of rows in a Parquet file from its footer; 0 if the file is missing or
+    damaged.
+    """
     try:
         return int(pq.read_metadata(file.uri).num_rows)
     except (OSError, pa.ArrowInvalid):
@@ -200,7 +202,7 @@ def rows_in_file(file: Location) -> int:
 
 
 def read_files(spark: SparkSession, folder: Location, schema: StructType) -> DataFrame:
-    """Returns what was written into a folder."""
+    """Returns the rows that were written into a folder."""
     return spark.read.schema(schema).parquet(str(folder))
 
 
@@ -211,10 +213,10 @@ def conform(
     more: Sequence[str] = (),
 ) -> DataFrame:
     """Returns a frame with `window_id` and the declared columns, in the declared order; then those
-    of some `more` columns that it has.
+    of `more` that it has.
 
     Raises:
-        InputError: a column is absent or has another type; names the operator, the port and both
+        InputError: a column is missing or has another type; names the operator, the port and both
             types.
     """
     wanted = spark_schema(schema)
@@ -240,10 +242,10 @@ def to_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def check_columns(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame:
-    """Returns a frame that has all columns of a schema.
+    """Returns a frame after checking that it has all columns of a schema.
 
     Raises:
-        InputError: a column is absent.
+        InputError: a column is missing.
     """
     missing: Sequence[str] = excluding(schema.names, frame.columns)
     if missing:
@@ -252,10 +254,10 @@ def check_columns(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame:
 
 
 def to_arrow(frame: DataFrame, schema: pa.Schema, what: str) -> pa.Table:
-    """Returns a small DataFrame as an Arrow table of a declared schema.
+    """Returns a small DataFrame as an Arrow table with a declared schema.
 
     Raises:
-        InputError: a column is absent or cannot have the declared type.
+        InputError: a column is missing or cannot have the declared type.
     """
     check_columns(frame, schema, what)
     try:

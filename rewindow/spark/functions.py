@@ -1,7 +1,7 @@
 """The functions and `Window` of pyspark, imported when they are first used.
 
-An operator imports them at the top of its module, and yet a command that starts no Spark, such as
-`rewindow validate`, does not load pyspark.
+Operators can import them at the top of their modules, and a command that starts no Spark, such as
+`rewindow validate`, still does not load pyspark.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
 
     class LazyImport:
-        """An object that imports a module, or a class of it, when one of its attributes is read."""
+        """Imports a module, or a class of it, when one of its attributes is first read."""
 
         def __init__(self, module: str, name: str = "") -> None:
             self._module = module

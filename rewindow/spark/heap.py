@@ -1,7 +1,9 @@
-"""An exhausted heap of a job's JVM, named with the operators that were computed and their states.
+"""Reports an exhausted heap of a job's JVM together with the operators that were being computed and
+their states.
 
 Spark ends its JVM at the first OutOfMemoryError of a task, and the driver ends with it. Therefore a
-job notes next to its outcome file what it computes, and readers of the outcome name that.
+job notes what it computes in a file next to its outcome file, and readers of the outcome report
+that.
 """
 
 from __future__ import annotations
@@ -29,14 +31,14 @@ _STATES: dict[str, str] = {}
 
 
 def note_states(states: Mapping[str, str]) -> None:
-    """Sets the sizes of the operators' states, in words, that the notes of this group show."""
+    """Sets the sizes of the operators' states, as text, that the notes of this group show."""
     _STATES.clear()
     _STATES.update(states)
 
 
 @contextmanager
 def computing(operators: Sequence[str]) -> Iterator[None]:
-    """Notes the operators that this thread computes. After an error they stay noted."""
+    """Notes the operators that this thread computes. The note is kept after an error."""
     _note(operators)
     yield
     _note(())
@@ -49,13 +51,13 @@ def exhausted_heap(
     *,
     has_died: bool,
 ) -> ResourceError | None:
-    """Returns the error that names an exhausted heap; None where a job ended for another reason.
+    """Returns the error about an exhausted heap; None if a job ended for another reason.
 
     Args:
-        outcome: where the job's outcome file is, or would be.
+        outcome: path of the job's outcome file, which may not exist.
         exit_code: exit code of its JVM.
         text: an error that Spark reported.
-        has_died: the JVM has ended, and its log may show why.
+        has_died: the JVM has ended, and its log may show the reason.
     """
     log = outcome.with_name(f"{outcome.stem}.log")
     shown = text + _text(log) if has_died else text
@@ -78,7 +80,9 @@ def exhausted_heap(
 
 
 def is_repeated(message: str, before: str, memory: str) -> bool:
-    """Returns whether two messages name the same exhausted heap, of the size that is set now."""
+    """Returns whether two messages report the same exhausted heap, with the currently configured
+    size.
+    """
     line = message.partition("\n")[0]
     is_same = line == before.partition("\n")[0]
     return is_same and line.startswith(_PRIMARY) and line.endswith(f"= {memory}")
@@ -95,7 +99,7 @@ def _note(operators: Sequence[str]) -> None:
             "memory": os.environ.get(MEMORY_VARIABLE, ""),
             "operators": {name: _STATES.get(name, "") for name in names},
         }
-        # Not made durable: it is read after a crash of this process, not of the machine.
+        # Not synced to disk: it is read after a crash of this process, not of the machine.
         _note_file(location(path)).local().write_text(json.dumps(note))
 
 

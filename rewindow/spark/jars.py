@@ -1,7 +1,8 @@
-"""Delta's jars: fetched once by the Ivy resolver that Spark ships, checked, and then used offline.
+"""Delta's jars: downloaded once by the Ivy resolver that Spark ships, verified, and then used
+offline.
 
-`jars.sha256` names the jars and what they must be. A jar comes into its folder only by a rename
-after its check, so a download that broke off is never taken for done.
+`jars.sha256` lists the jars with their checksums. A jar is moved into its folder only after
+verification, so an interrupted download never counts as complete.
 """
 
 from __future__ import annotations
@@ -35,24 +36,24 @@ def expected_jars() -> dict[str, str]:
 
 
 def missing_jars(folder: Path) -> list[str]:
-    """Returns the names of jars that are not in the folder; looks at names only, so that it can run
-    at every start.
+    """Returns the names of jars that are missing from the folder. Only names are checked, because
+    this runs at every start.
     """
     return [name for name in expected_jars() if not (folder / name).is_file()]
 
 
 def wrong_jars(folder: Path) -> list[str]:
-    """Returns the names of jars that are missing or are not what `jars.sha256` says."""
+    """Returns the names of jars that are missing or do not match `jars.sha256`."""
     expected = expected_jars()
     return [name for name in expected if _sha256(folder / name) != expected[name]]
 
 
 def fetch_jars(folder: Path) -> list[str]:
-    """Puts every missing or damaged jar into the folder and returns their names.
+    """Downloads every missing or damaged jar into the folder and returns their names.
 
     Raises:
-        ResourceError: the resolver could not fetch a jar; the folder is as it was.
-        ResourceError: a fetched jar is not the expected one; it was thrown away.
+        ResourceError: the resolver could not download a jar; the folder is unchanged.
+        ResourceError: a downloaded jar does not have the expected checksum; it was deleted.
     """
     wanted = wrong_jars(folder)
     if not wanted:
@@ -74,8 +75,8 @@ def fetch_jars(folder: Path) -> list[str]:
 
 
 def _resolve(work: Path, names: list[str]) -> None:
-    """Runs Ivy on a file that names the jars one by one, without what they depend on: Spark has
-    that already.
+    """Runs Ivy with a list of the jars, without their dependencies, because Spark already has
+    these.
     """
     lines = []
     for match in filter(None, map(_JAR.fullmatch, names)):
@@ -88,7 +89,8 @@ def _resolve(work: Path, names: list[str]) -> None:
     (work / "ivy.xml").write_text(
         f"{head}<dependencies>{''.join(lines)}</dependencies></ivy-module>"
     )
-    # Ivy's own folder is below user.home: inside the work folder, nothing is left in the user's.
+    # Ivy's folder is below user.home. With user.home in the work folder, no files remain in the
+    # user's home.
     command = [
         *(str(find_java() / "bin" / "java"), f"-Duser.home={work}", "-jar", str(_ivy_jar())),
         *(
@@ -105,8 +107,8 @@ def _resolve(work: Path, names: list[str]) -> None:
         *(("-settings", settings) if (settings := os.environ.get("REWINDOW_IVY_SETTINGS")) else ()),
     ]
     plain = {name: value for name, value in os.environ.items() if name not in JAVA_OPTIONS}
-    # The shell's Java options may hold the way through a proxy, or what no Java starts with: with
-    # them, then without.
+    # Java options of the shell may contain proxy settings that are needed, or options with which
+    # Java does not start. So Ivy runs with them first, then without.
     for environment in (dict(os.environ), plain):
         done = subprocess.run(
             command,

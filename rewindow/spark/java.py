@@ -1,6 +1,7 @@
-"""Finds the Java 17 that Spark needs: JAVA_HOME, then PATH, then where systems keep their JDKs.
+"""Finds the Java 17 that Spark needs: in JAVA_HOME, then on PATH, then in the usual folders of
+JDKs.
 
-Also refuses limits of the shell under which no JVM starts, or waits for ever.
+Also detects limits of the shell with which a JVM does not start or hangs.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from rewindow.errors import InputError, ResourceError
 
 JAVA_MAJOR = 17
 JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-"""Variables by which a shell changes every Java that it starts: memory, agents, proxies."""
+"""Environment variables that change every Java of a shell: memory, agents, proxies."""
 
 OPEN_FILES_MIN = 1024
-"""Jars, connections and shuffle files of one local Spark; with 256 it waits for ever."""
+"""Required by the jars, connections and shuffle files of one local Spark. With 256 it hangs."""
 
 BESIDE_HEAP_BYTES = 5 * 2**29
-"""Address space that a JVM reserves beside its heap: a gibibyte for classes, code, the class
-archive, threads."""
+"""Address space that a JVM reserves in addition to its heap, for classes, code, the class archive
+and threads, in bytes.
+"""
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _KNOWN = (
@@ -39,10 +41,10 @@ _VERSION = re.compile(r'version "(\d+)')
 
 @cache
 def find_java() -> Path:
-    """Returns the home of a Java 17, such that `<home>/bin/java` runs.
+    """Returns the home of a Java 17, so that `<home>/bin/java` runs.
 
     Raises:
-        ResourceError: none of the places has one; says which versions were seen.
+        ResourceError: none was found; lists the versions that were found.
     """
     seen: list[str] = []
     silent: list[Path] = []
@@ -66,15 +68,14 @@ def find_java() -> Path:
 
 
 def check_limits(heap: str) -> None:
-    """Makes room for open files up to what is allowed, and refuses limits under which Spark does
-    not start.
+    """Raises the limit of open files if permitted, and checks that Spark can start with the limits.
 
     Args:
-        heap: the JVM's heap as Spark writes it, such as "2g".
+        heap: size of the JVM's heap in Spark's format, such as "2g".
 
     Raises:
-        ResourceError: too few open files, or too little address space; names the limit and what is
-            needed.
+        ResourceError: too few open files, or too little address space; states the limit and the
+            requirement.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= soft < OPEN_FILES_MIN:
@@ -99,7 +100,7 @@ def check_limits(heap: str) -> None:
 
 
 def heap_bytes(text: str) -> int:
-    """Returns a size as Spark writes it in bytes; without a unit it is mebibytes.
+    """Returns a size in Spark's format in bytes; a number without a unit is in mebibytes.
 
     >>> heap_bytes("2g"), heap_bytes("512")
     (2147483648, 536870912)
@@ -122,7 +123,7 @@ def _limits() -> str:
 
 
 def java_major(home: Path) -> int | None:
-    """Returns the major version of the Java in this folder; None where none runs."""
+    """Returns the major version of the Java in this folder; None if it does not run."""
     binary = home / "bin" / "java"
     if not os.access(binary, os.X_OK):
         return None

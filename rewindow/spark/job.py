@@ -1,4 +1,4 @@
-"""What every submitted job does around its work: outcome file, exit code, dying with its parent."""
+"""Common part of all submitted jobs: outcome file, exit code, end with the parent process."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ RETRY_CODE = 75
 
 
 def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
-    """Runs a job's work and returns its exit code; the outcome file says what happened, in JSON.
+    """Runs a job's work and returns its exit code. The outcome file has the result as JSON.
 
     Exit codes: 0 done, 2 bad input, 65 failed and not retryable, 75 failed and retryable, 130
-    interrupted. An error that is not ours is worth a retry when it is the machine's or Spark's, not
-    when it is a bug of an operator.
+    interrupted. An error that Rewindow did not raise is retryable if the machine or Spark caused
+    it, but not if it is a bug of an operator.
     """
     end_group_with_parent()
     hush_pyspark()
@@ -73,8 +73,8 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
 
 
 def as_rewindow_error(error: Exception) -> RewindowError:
-    """Returns an error of ours as it is, and of any other one what happened and where the whole
-    traceback is.
+    """Returns a `RewindowError` unchanged. Any other error becomes one that describes it and names
+    the log with the full traceback.
     """
     if isinstance(error, RewindowError):
         return error
@@ -87,7 +87,9 @@ def as_rewindow_error(error: Exception) -> RewindowError:
 
 
 def end_group(error: RewindowError) -> None:
-    """Ends the process group of a job that cannot end by itself; the outcome file has the error."""
+    """Ends the process group of a job that cannot end by itself, after writing the error to the
+    outcome file.
+    """
     _write(_outcome(error))
     sys.stdout.flush()
     os.killpg(os.getpgid(0), signal.SIGKILL)
@@ -104,30 +106,34 @@ def _outcome(error: RewindowError) -> dict[str, Any]:
 
 
 def tell(kind: str, /, **facts: Any) -> None:
-    """Prints a line for whoever launched the job."""
+    """Prints a line for the process that launched the job."""
     say(machine_line(kind, **facts))
 
 
 def say(line: str) -> None:
-    """Prints a line for people."""
+    """Prints a line for the user."""
     print(line, flush=True)
 
 
 def leave(code: int) -> None:
-    """Ends the process at once with a code; Spark's own shutdown has nothing left to save."""
+    """Ends the process immediately with an exit code; Spark's shutdown has nothing left to save."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
 class StopRequest:
-    """Whether the user has asked to stop: SIGINT sets it, the loop looks at a group's end."""
+    """Whether the user has requested a stop. SIGINT and SIGTERM set it; the loop checks it at the
+    end of a group.
+    """
 
     def __init__(self) -> None:
         self.asked = False
 
     def listen(self) -> None:
-        """Takes over SIGINT and SIGTERM; a second one ends the process at once."""
+        """Installs handlers for SIGINT and SIGTERM; a second signal ends the process
+        immediately.
+        """
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._ask)
 
@@ -142,8 +148,8 @@ class StopRequest:
 
 
 def _write(outcome: dict[str, Any]) -> bool:
-    """Writes the outcome file and returns whether somebody waits for one; whoever does says what is
-    in it.
+    """Writes the outcome file and returns whether a launcher waits for one, which then reports its
+    content.
     """
     path = os.environ.get(OUTCOME_VARIABLE)
     if not path:

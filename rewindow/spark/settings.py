@@ -114,15 +114,15 @@ def local_threads(master: str) -> int:
 
 
 def scratch_folder(config: Config) -> Path:
-    """Returns the folder of Spark's own temporary files, of this process and its jobs; always on
-    this machine.
+    """Returns the folder for Spark's temporary files, of this process and its jobs; always on this
+    machine.
     """
     name = f"{socket.gethostname()}-{_short_place()}-{os.getpid()}"
     return (config.state / "tmp" / name).local()
 
 
 def make_scratch(config: Config) -> None:
-    """Makes this process's scratch folder, and deletes those of processes that have ended on this
+    """Creates this process's scratch folder, and deletes those of processes that have ended on this
     host.
     """
     own = scratch_folder(config)
@@ -139,8 +139,8 @@ def make_scratch(config: Config) -> None:
 def _has_ended(folder: Path, place: str | None, pid: int) -> bool:
     """Returns whether the owner of a scratch folder has ended.
 
-    In another pid namespace, such as another container, its pid means nothing: then the folder's
-    lock must be free, and the folder must be old in case locks are not shared.
+    In another pid namespace, such as another container, its pid is not valid here. Then the
+    folder's lock must be free, and the folder must be old in case locks are not shared.
     """
     if place == _short_place():
         return not psutil.pid_exists(pid)
@@ -156,8 +156,8 @@ def _short_place() -> str:
 
 
 def write_properties(config: Config, settings: Mapping[str, str]) -> Path:
-    """Writes settings into a file that spark-submit reads, for this user alone: on a command line
-    all can see them.
+    """Writes settings to a file for spark-submit that only this user can read. On a command line
+    other users could see them.
     """
     path = scratch_folder(config) / f"spark-{uuid.uuid4().hex[:8]}.properties"
     lines = [
@@ -174,14 +174,14 @@ def write_properties(config: Config, settings: Mapping[str, str]) -> Path:
 
 
 def properties_arguments(properties: Path) -> list[str]:
-    """Returns the arguments by which spark-submit reads a file of settings, laid over those of a
+    """Returns the spark-submit arguments for a file of settings, which override those of a
     cluster.
     """
     return ["--load-spark-defaults", "--properties-file", str(properties)]
 
 
 def _escaped(text: str, special: str) -> str:
-    """Returns a text as Java reads it back from a file of properties."""
+    """Returns a text escaped for a Java properties file."""
     plain = (
         text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
     )
@@ -191,12 +191,12 @@ def _escaped(text: str, special: str) -> str:
 
 
 def class_archive(config: Config) -> Path:
-    """Returns where Spark's class archive lies, beside the jars that it was made from."""
+    """Returns the path of Spark's class archive, next to the jars from which it was built."""
     return config.jars.parent / "spark.jsa"
 
 
 def usable_archive(config: Config) -> Path | None:
-    """Returns the class archive when it is whole: a JVM dies of one that was cut short."""
+    """Returns the class archive if it is complete: a JVM crashes with a truncated one."""
     path = class_archive(config)
     try:
         return path if path.stat().st_size == int(path.with_suffix(".bytes").read_text()) else None
@@ -208,12 +208,12 @@ def _base(config: Config) -> dict[str, str]:
     return {
         "spark.master": config.spark.master,
         "spark.driver.memory": config.spark.driver_memory,
-        # State folders are on file systems: where Hadoop's settings name another one, a plain path
-        # still means a file.
+        # State folders are on file systems. If Hadoop's settings name another default, a plain path
+        # must still mean a file.
         "spark.hadoop.fs.defaultFS": "file:///",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
-        # Timestamps as delta-rs and pyarrow read them, not as INT96.
+        # Write timestamps in the format that delta-rs and pyarrow read, not as INT96.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": str(scratch_folder(config) / "warehouse"),
@@ -235,7 +235,7 @@ def _delta(config: Config) -> dict[str, str]:
         "spark.jars": ",".join(str(config.jars / name) for name in expected_jars()),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        # By default reading a log takes 50 tasks, however small the log.
+        # By default reading a log takes 50 tasks, even for a small log.
         "spark.databricks.delta.snapshotPartitions": "1",
     }
 
@@ -254,11 +254,11 @@ def _driver_options(config: Config, quick: bool, archive: bool) -> str:
     options = ["-Duser.timezone=UTC", f"-Dlog4j2.configurationFile=file:{logging}"]
     options += [f"-Djava.io.tmpdir={scratch_folder(config)}"]
     if quick:
-        # With one compiler a JVM keeps 48 MB for compiled code; once they are full it compiles
-        # nothing more.
+        # With one compiler, a JVM reserves 48 MB for compiled code. When these are full, it
+        # compiles nothing more.
         options += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC"]
     if archive and (found := usable_archive(config)):
-        # Where it does not fit the JVM goes without it, and need not say so.
+        # If the archive does not fit, the JVM starts without it, and no warning is needed.
         options += [
             f"-XX:SharedArchiveFile={found}",
             "-Xshare:auto",
@@ -269,8 +269,8 @@ def _driver_options(config: Config, quick: bool, archive: bool) -> str:
 
 
 def _refuse_retries(master: str, needed: Mapping[str, str]) -> None:
-    """Refuses a local master that lets a task fail otherwise than is needed: it goes before
-    spark.task.maxFailures.
+    """Rejects a local master with another number of task failures than required, because it
+    overrides spark.task.maxFailures.
     """
     found = _LOCAL.fullmatch(master)
     failures = needed.get("spark.task.maxFailures")

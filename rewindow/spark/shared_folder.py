@@ -1,7 +1,7 @@
-"""Errors of a cluster whose executors do not see the folders that the driver sees.
+"""Errors of a cluster whose executors do not see the same folders as the driver.
 
-An executor with its own state folder writes files that the driver never finds, and misses files
-that the driver has written. Spark reports neither as what it is.
+If an executor has a separate state folder, the driver does not find the files that it writes, and
+it does not find the driver's files. Spark does not report this cause.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def lost_rows(folder: Location, written: int, found: int, hosts: Set[str]) -> Re
     """Returns the error for rows that tasks have written and the driver does not find.
 
     Args:
-        folder: where both looked.
-        written: the rows that the tasks have counted.
-        found: the rows in the files that the driver finds.
-        hosts: of the executors.
+        folder: the folder that both used.
+        written: number of rows that the tasks have counted.
+        found: number of rows in the files that the driver finds.
+        hosts: hosts of the executors.
     """
     return RewindowError(
         f"tasks wrote {written:,} rows into folder {folder}, and the driver finds {found:,} there",
@@ -48,7 +48,7 @@ def lost_rows(folder: Location, written: int, found: int, hosts: Set[str]) -> Re
 
 def missing_on_executor(text: str) -> RewindowError | None:
     """Returns the error for a file that an executor did not find although the driver does; None if
-    Spark's error is another one.
+    Spark's error has another cause.
     """
     missing = _MISSING.search(text)
     if missing is None:

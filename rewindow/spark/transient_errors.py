@@ -1,8 +1,8 @@
-"""Which errors are worth another attempt: the machine's and Spark's, never what the same work would
-meet again.
+"""Decides which errors are retryable: those caused by the machine or by Spark, but not those that
+the same work would cause again.
 
-In at most once every attempt that dies costs windows, so an error that each attempt meets again
-must end the replay.
+In at most once, every failed attempt costs windows, so an error that every attempt would meet must
+end the replay.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from rewindow.storage.failures import LASTING, error_number, plain_text
 
 _LASTING_CLASSES = frozenset({"0A", "21", "22", "23", "38", "39", "42", "46", "P0", "XX"})
 """Classes of SQLSTATE: unsupported, wrong cardinality, data (overflow, cast, division),
-constraints, functions of a user, names and types, settings, what an operator raised on purpose,
-bugs of Spark."""
+constraints, user functions, names and types, settings, errors raised on purpose by an operator,
+bugs of Spark.
+"""
 _READ_FAILED = "KD"
 _CRASHED = "Python worker exited unexpectedly"
 OUT_OF_MEMORY = "OutOfMemoryError: "
-"""How Java and Spark name what a JVM without memory raises."""
+"""Name of the error that a JVM without memory raises, in Java and Spark."""
 _STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})")
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\][^\n]*")
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)(?:\. Hint: (.*))? SQLSTATE: P0001")
-"""The message of `raise_error`, and its hint where it has one."""
+"""The message of `raise_error`, and its hint if it has one."""
 _IN_PYTHON = (
     "org.apache.spark.api.python.PythonException",
     "pyspark.errors.exceptions.base.PySpark",
@@ -40,11 +41,11 @@ _MACHINE = re.compile(
 
 
 def is_passing(error: BaseException) -> bool:
-    """Returns whether an error may be gone at the next attempt.
+    """Returns whether an error may not occur in the next attempt.
 
-    Of Spark's own errors the SQLSTATE decides. A file that cannot be read is damaged or gone,
-    unless the operating system says that it is in trouble. What has no SQLSTATE, such as a lost
-    worker or JVM, passes.
+    The SQLSTATE decides for Spark's errors. A file that cannot be read counts as damaged or
+    missing, unless the operating system reports a fault. An error without SQLSTATE, such as a lost
+    worker or JVM, is transient.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException, PythonException
@@ -64,7 +65,7 @@ def is_passing(error: BaseException) -> bool:
 
 
 def has_lost_jvm(error: BaseException) -> bool:
-    """Returns whether an error means that the JVM does not answer any more."""
+    """Returns whether an error means that the JVM no longer responds."""
     from py4j.protocol import Py4JNetworkError
 
     return isinstance(error, ConnectionError | Py4JNetworkError)
@@ -76,8 +77,8 @@ def has_lost_worker(error: BaseException) -> bool:
 
 
 def spark_text(error: BaseException) -> str:
-    """Returns all that the JVM says of an error, causes included; what Python knows of it where the
-    JVM is gone.
+    """Returns the full text of an error from the JVM, including causes; the text that Python has if
+    the JVM has ended.
     """
     try:
         text = str(error)
@@ -88,8 +89,8 @@ def spark_text(error: BaseException) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """Returns an error that is not ours in a line or two for people: Spark's condition instead of
-    the JVM's frames.
+    """Returns a description of an error that Rewindow did not raise, in one or two lines: Spark's
+    condition instead of the JVM's frames.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException, PythonException
@@ -108,8 +109,8 @@ def describe(error: BaseException) -> str:
 
 
 def hint_on(error: BaseException) -> str:
-    """Returns what to do about an error that is not ours, where that is known: of a disk that is
-    full, and what a query that stops itself advises.
+    """Returns a hint about an error that Rewindow did not raise: for a full disk, or the hint of a
+    query that stops itself; otherwise an empty text.
     """
     text = spark_text(error)
     if (raised := _RAISED.search(text)) and raised[2]:
@@ -123,17 +124,15 @@ def hint_on(error: BaseException) -> str:
 
 
 def _is_retryable_in_worker(text: str) -> bool:
-    """Returns whether Python code in a worker raised one of our errors that is worth a retry."""
+    """Returns whether Python code in a worker raised a retryable `RewindowError`."""
     kinds = _OURS.findall(text)
     return bool(kinds) and getattr(errors, kinds[-1], RewindowError).retryable
 
 
 def _of_worker(text: str) -> str:
-    """Returns the last line of the Python traceback that a worker of Spark left: the error
-    itself.
-    """
+    """Returns the error of a Python traceback from a Spark worker, with its notes."""
     _, _, trace = text.rpartition("Traceback (most recent call last):")
-    # Lines of frames are indented; the error and the notes on it are not.
+    # Lines of frames are indented; the error and its notes are not.
     lines = []
     for line in trace.splitlines():
         if line.strip() and not line.startswith((" ", "\t")):
@@ -154,7 +153,7 @@ def _passes_in_spark(text: str) -> bool:
 
 
 def _passes_in_system(error: OSError) -> bool:
-    """Returns whether the machine is in trouble, rather than a file damaged, which pyarrow raises
+    """Returns whether the machine caused an error. pyarrow raises errors about damaged files
     without a number.
     """
     number = error_number(error)
@@ -165,8 +164,8 @@ def _passes_in_system(error: OSError) -> bool:
 
 def _root_cause(text: str) -> str:
     """Returns the innermost cause that a Java stack trace names."""
-    # Java lists causes from the outermost to the innermost. Without any, the first line that is not
-    # a frame is the error itself.
+    # Java lists causes from the outermost to the innermost. Without causes, the first line that is
+    # not a frame is the error.
     cause = message = ""
     for line in map(str.strip, text.splitlines()):
         if line.startswith("Caused by: "):
