@@ -54,13 +54,13 @@ class CommandOperator(BaseOperator):
         """Runs a command to its end.
 
         Args:
-            config: settings in force.
+            config: current settings.
             context: Airflow context of the task.
             arguments: command line after `rewindow`.
 
         Raises:
             AirflowFailException: the command failed, and another try cannot help.
-            AirflowException: the command failed; Airflow tries again.
+            AirflowException: the command failed; Airflow retries.
             AirflowRescheduleException: Airflow asked the task to end; this uses up no try.
         """
         from rewindow.launcher.attempts import job_environment

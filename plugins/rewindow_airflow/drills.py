@@ -1,4 +1,4 @@
-"""The task that kills jobs on purpose, to show what a crash costs."""
+"""The task that kills jobs on purpose, to show the cost of a crash."""
 
 from __future__ import annotations
 

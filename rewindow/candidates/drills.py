@@ -1,4 +1,4 @@
-"""`rewindow drill`: kills the job of a candidate replay on purpose, and shows what a crash costs.
+"""`rewindow drill`: kills the job of a candidate replay on purpose, and shows the cost of a crash.
 
 Each kill has a separate candidate over the same recent windows. The candidate is resumed and
 compared with an undisturbed candidate, and its repeated and lost windows are counted. A promise of
@@ -39,7 +39,7 @@ DRILL_KILLS = 5
 GROUPS = 6
 """Number of commit groups of a candidate; smaller if the windows cannot be divided equally."""
 _ONCE = (Step.FENCED, Step.RESUMED, Step.JOINED)
-"""Steps that an attempt goes through once."""
+"""Steps that an attempt executes once."""
 _IN_A_GROUP = (
     Step.STARTED,
     Step.MATERIALISED,
@@ -52,7 +52,7 @@ _IN_A_GROUP = (
 
 @dataclass(frozen=True)
 class Kill:
-    """Where a job is killed.
+    """The point at which a job is killed.
 
     Attributes:
         step: step of the commit protocol.

@@ -1,4 +1,4 @@
-"""Computes digests of a table's rows again, if its seals are in doubt or everything is to be read.
+"""Computes digests of a table's rows again, if its seals are in doubt or all rows must be read.
 Uses Spark.
 """
 

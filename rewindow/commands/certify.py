@@ -80,7 +80,9 @@ def certify(
 
 
 def show_certificate(certificate: Certificate) -> None:
-    """Prints a certificate: verdict, outputs, what each side lacks, notes, the first difference."""
+    """Prints a certificate: verdict, outputs, numbers of missing tuples, notes, the first
+    difference.
+    """
     color = "green" if certificate.equal else "red"
     span = f"windows [{certificate.first}, {certificate.last}] of {certificate.application}"
     out.print(

@@ -1,4 +1,4 @@
-"""`rewindow drill`: kills jobs on purpose, and shows what each kill cost."""
+"""`rewindow drill`: kills jobs on purpose, and shows the cost of each kill."""
 
 from __future__ import annotations
 

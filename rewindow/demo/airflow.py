@@ -51,8 +51,8 @@ class Airflow:
         return str(self._ask("GET", self._run(run_id))["state"])
 
     def tasks(self, run_id: str) -> dict[str, Task]:
-        """Returns the tasks of a run by their id. Of a mapped task it is the instance with the
-        largest index, which comes last.
+        """Returns the tasks of a run by their id. For a mapped task it is the instance with the
+        largest index, which is the last one.
         """
         found = self._ask("GET", f"{self._run(run_id)}/taskInstances")["task_instances"]
         tasks = {}

@@ -23,7 +23,7 @@ def make_ready(
     stopping: threading.Event,
 ) -> bool:
     """Waits until components are healthy, the API is warmed up, the pool exists and the DAGs are
-    parsed; False if told to stop.
+    parsed; False after a request to stop.
     """
 
     def until(condition: Callable[[], bool], seconds_max: float = 1e9) -> bool:

@@ -88,8 +88,8 @@ class FilledStream:
 
 
 def filled_stream(config: Config, stream: str, windows: WindowRange) -> FilledStream | None:
-    """Returns what the application `filled_<stream>` has published in some windows; None if it has
-    published nothing there.
+    """Returns the published output of the application `filled_<stream>` in some windows; None if
+    there is none.
     """
     settings = config.streams.get(stream)
     name = f"{FILLED}{stream}.filled"

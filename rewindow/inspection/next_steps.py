@@ -102,8 +102,8 @@ def _of_publications(ledger: Ledger, row: Replay) -> str:
 
 
 def _of_staged(config: Config, ledger: Ledger, row: Replay) -> str:
-    """Returns the next step if staged tables were purged, the gate has not passed, or nothing is to
-    be published; otherwise an empty text.
+    """Returns the next step if staged tables were purged, the gate has not passed, or the replay
+    must not be published; otherwise an empty text.
     """
     if row.state not in (ReplayState.ENDED, ReplayState.CHECKED, ReplayState.UNDONE):
         return ""

@@ -174,8 +174,8 @@ def digest_of(value: Any) -> str:
 
 
 def library_files() -> list[Path]:
-    """Returns the modules of `DECIDES_ROWS`, without `__init__.py` files, which only list what
-    users import.
+    """Returns the modules of `DECIDES_ROWS`, without `__init__.py` files, which only list the names
+    that users import.
 
     Raises:
         FileNotFoundError: an entry of `DECIDES_ROWS` does not exist. If code is moved, its entry

@@ -253,8 +253,8 @@ def _fed_columns(
     kind: type[FrameOperator],
     feeds: Mapping[str, PortHandle],
 ) -> dict[str, pa.Schema | None]:
-    """Returns the properties of an operator with the columns of its inputs; None where they are not
-    known.
+    """Returns the properties of an operator with the columns of its inputs; None if the columns are
+    not known.
     """
     properties = column_properties(kind)
     first = next((port for port in feeds if port not in properties.values()), None)

@@ -111,7 +111,7 @@ def _band(report: ReplayReport, y: int) -> Band:
 
 
 def _outcome(report: ReplayReport) -> str:
-    """Returns the outcome of a kill in words, starting with the verdict of the certificate."""
+    """Returns the outcome of a kill as text, starting with the verdict of the certificate."""
     counts = report.counts
     words = []
     if report.comparison is not None:

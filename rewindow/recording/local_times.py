@@ -58,7 +58,7 @@ def notes_on_local(
 
 
 def one_if(condition: Column) -> Column:
-    """Returns 1 where a condition is true, 0 where it is false or null."""
+    """Returns 1 if a condition is true, 0 if it is false or null."""
     return F.when(condition, F.lit(1)).otherwise(F.lit(0))
 
 

@@ -112,7 +112,7 @@ def record(  # noqa: PLR0913 - each is an option of the verb
 
     Raises:
         InputError: the stream is unknown; its source does not exist or does not fit its settings;
-            it was recorded with other settings; so many rows are malformed that a setting must be
+            it was recorded with other settings; too many rows are malformed, so a setting must be
             wrong; `end` is given although the source has tuples of the future; windows to reopen
             have changed in the source, or recorded files are missing from it.
         TableError: one of the stream's tables is missing, or lacks its last commits.
@@ -257,7 +257,7 @@ class _Run:
         tuples: DataFrame,
         contents: SourceContents,
     ) -> None:
-        """Stops if so many rows are malformed that a setting must be wrong. The rows are put into
+        """Stops if too many rows are malformed, because a setting must be wrong. Puts the rows into
         quarantine, where they can be inspected.
         """
         if not malformed.too_many(arrivals, self.stream):

@@ -7,8 +7,8 @@ died at any point: a note of its windows is stored with the seals first and remo
 | died                      | the next run                                                   |
 |---------------------------|----------------------------------------------------------------|
 | before the tuples' commit | removes the note: nothing was changed                          |
-| before the seals' commit  | seals the noted windows from the tuples that are there         |
-| before the note goes      | removes the windows' tuples from the quarantine, and the note  |
+| before the seals' commit  | seals the noted windows from their current tuples              |
+| before removing the note  | removes the windows' tuples from the quarantine, and the note  |
 
 Rules: X52
 """

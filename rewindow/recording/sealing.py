@@ -156,7 +156,7 @@ def seal(
     Raises:
         OverlapError: another recording of the stream has committed in the meantime; nothing of this
             one is visible.
-        InputError: there are so many windows that an arrival timestamp must be wrong, or the source
+        InputError: there are too many windows, so an arrival timestamp must be wrong; or the source
             has changed in the meantime.
     """
     check_count(tables.name, windows)

@@ -1,1 +1,1 @@
-"""Templates, style and script of the pages; a package, so that a wheel takes them along."""
+"""Templates, style and script of the pages. It is a package, so that wheels include it."""
