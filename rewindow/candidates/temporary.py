@@ -17,7 +17,7 @@ def temporary_replays(config: Config, again: str) -> Iterator[list[str]]:
     context ends.
 
     Args:
-        config: settings in force.
+        config: current settings.
         again: command that starts over; it replaces the hint of an error that names a deleted
             replay.
     """

@@ -25,7 +25,7 @@ from rewindow.windows import WindowRange
 
 _TIME_SLACK_MS = 5000
 Written = Mapping[str, str]
-"""Path of a file within its table to the SHA-256 of the bytes that were written."""
+"""Path of a file within its table to the SHA-256 of its bytes when they were written."""
 
 
 @dataclass(frozen=True)

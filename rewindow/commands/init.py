@@ -205,9 +205,9 @@ _QUESTIONS: tuple[_Question, ...] = (
     ),
     ("width", "Width of a window", lambda new: new.width, lambda new: []),
 )  # fmt: skip
-"""What is asked, in order: setting, words, what stands in brackets, what is possible."""
-_ONLY_WITH_CHOICES = ("pattern", "zone")
 """The questions in order: setting, text, default in brackets, possible answers."""
+_ONLY_WITH_CHOICES = ("pattern", "zone")
+"""Settings that are asked only if there are several possible answers."""
 
 
 def _ask(stream: NewStream) -> NewStream:

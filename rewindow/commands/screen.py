@@ -114,7 +114,7 @@ def print_rows(
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
-    """Prints names and values below each other."""
+    """Prints names and values, one pair per line."""
     width = max(map(len, facts), default=0)
     for name, value in facts.items():
         out.print(f"  [dim]{name:<{width}}[/dim]  {format_value(value)}")

@@ -34,7 +34,7 @@ def show_containers(
     """Replays some windows with a mode per operator, kills one container, and certifies the result.
 
     Args:
-        config: settings in force.
+        config: current settings.
         demo_console: receives the commands and the results.
         application: the example.
         reference: id of an undisturbed replay of all windows.

@@ -1,4 +1,7 @@
-"""How evenly the tuples of a replay were divided between the partitions of its operators (O83)."""
+"""How evenly the tuples of a replay were divided between the partitions of its operators.
+
+Rules: O83
+"""
 
 from __future__ import annotations
 

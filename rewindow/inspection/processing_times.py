@@ -1,4 +1,7 @@
-"""Time of a replay by container and commit group, and throughput by port (L50 to L52)."""
+"""Time of a replay by container and commit group, and throughput by port.
+
+Rules: L50 to L52
+"""
 
 from __future__ import annotations
 

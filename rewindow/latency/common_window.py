@@ -1,5 +1,6 @@
-"""Latency of a run that has ended: all operators are evaluated for the same window (L13 to L18,
-L24, L33).
+"""Latency of a run that has ended: all operators are evaluated for the same window.
+
+Rules: L13 to L18, L24, L33
 """
 
 from __future__ import annotations
@@ -65,10 +66,12 @@ class EndedLatency:
     paths: Paths
 
     def logical_latency(self) -> dict[str, Ints]:
-        """Returns the latencies of the logical operators (L27).
+        """Returns the latencies of the logical operators.
 
         The latency of a partition includes the largest sum over its downstream unifiers. The
         latency of an operator is the largest one of its partitions.
+
+        Rules: L27
         """
         layout = self.ends.layout
         after: dict[int, Ints] = {}
@@ -91,11 +94,12 @@ class EndedLatency:
         return found
 
     def summary(self) -> dict[str, Any]:
-        """Returns the report as plain values (L28, L41, L42), see docs/json.md; times are
-        milliseconds.
+        """Returns the report as plain values, see docs/json.md; times are milliseconds.
 
         The top level describes the newest window that every operator has ended. If there is none,
         it describes the newest window.
+
+        Rules: L28, L41, L42
         """
         ends = self.ends
         paths = self.paths
@@ -141,7 +145,10 @@ class EndedLatency:
         }
 
     def window(self, column: int) -> dict[str, Any]:
-        """Returns the paths of a window as plain values (L41)."""
+        """Returns the paths of a window as plain values.
+
+        Rules: L41
+        """
         window = int(self.ends.windows[column])
         return {"window": window, **self.paths.describe(self.ends.layout, column)}
 

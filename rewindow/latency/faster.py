@@ -1,5 +1,7 @@
-"""The effect of a faster operator: divides its own time in each window whose critical path includes
-it, and evaluates the windows again (L44, L45).
+"""The effect of a faster operator: divides the time that it needs in each window whose critical
+path includes it, and evaluates the windows again.
+
+Rules: L44, L45
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ def what_if(found: EndedLatency, faster: Mapping[str, Fraction | int]) -> EndedL
 
     An operator's own time in a window is its end time minus the latest end time upstream. The own
     time is divided by the factor and rounded down, and the changed end times are passed on through
-    the graph. Windows whose critical path includes none of these operators are unchanged (L44).
+    the graph. Windows whose critical path includes none of these operators are unchanged.
 
     Args:
         found: the latencies as recorded.
@@ -54,6 +56,8 @@ def what_if(found: EndedLatency, faster: Mapping[str, Fraction | int]) -> EndedL
 
     Raises:
         InputError: an operator is unknown, or a factor is below 1 or above 1,000,000.
+
+    Rules: L44
     """
     ends = found.ends
     factors: dict[int, Fraction] = {}

@@ -32,7 +32,7 @@ class GraphOperator(BaseModel):
 
     Attributes:
         logical: the operator of the application that it belongs to; by default its own name.
-        container: where it ran.
+        container: the container in which it ran.
         inputs: port and upstream operator of each connection, in the order of input ports.
         delay: whether it passes on the tuples of a window in a later one.
     """
@@ -87,7 +87,10 @@ class Layout:
         return [self.names[n] for n in self.order if marks[n]]
 
     def unified(self, n: int) -> list[int]:
-        """Returns the operators that a unifier reads: those of the same logical operator (L27)."""
+        """Returns the operators that a unifier reads: those of the same logical operator.
+
+        Rules: L27
+        """
         return [one for one in self.upstream[n] if self.logical[one] == self.logical[n]]
 
 

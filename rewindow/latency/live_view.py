@@ -1,8 +1,10 @@
 """Latency at one moment of a live run, from the heartbeats received until then, in the order of
-receipt (L19 to L23, L26, L33, L43).
+receipt.
 
 An operator's value for a window is computed when its row arrives, and again when a row of that
 window arrives later from an upstream operator. The view has the newest value of each operator.
+
+Rules: L19 to L23, L26, L33, L43
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Paths through a graph: the critical path, along the slowest upstream operators, and the longest
-path (L29 to L39, L42). All windows are evaluated at once: arrays have a row for each operator and a
-column for each window.
+path. All windows are evaluated at once: arrays have a row for each operator and a column for each
+window.
+
+Rules: L29 to L39, L42
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ from rewindow.latency.rows import Bools, Ints
 Indices = npt.NDArray[np.signedinteger]
 _PART = 1 << 16
 UNKNOWN = -1
-"""Marks an unknown latency, or a missing operator (L4)."""
+"""Marks an unknown latency, or a missing operator.
+
+Rules: L4
+"""
 
 
 class Paths(NamedTuple):
@@ -43,7 +48,10 @@ class Paths(NamedTuple):
     on_longest: Bools
 
     def describe(self, layout: Layout, column: int) -> dict[str, Any]:
-        """Returns the paths of a window as plain values (L41)."""
+        """Returns the paths of a window as plain values.
+
+        Rules: L41
+        """
         return {
             "latency": int(self.latency[column]),
             "criticalPath": layout.path(self.on_path[:, column]),
@@ -131,7 +139,10 @@ def _walk(leaf: Ints, before: Indices) -> Bools:
 
 
 def count_paths(layout: Layout, on_path: Bools) -> list[tuple[list[str], int]]:
-    """Returns each path with the number of its windows, the most frequent first (L42)."""
+    """Returns each path with the number of its windows, the most frequent first.
+
+    Rules: L42
+    """
     bits = np.ascontiguousarray(np.packbits(on_path, axis=0).T)
     size = pa.binary(bits.shape[1])
     # As bytes of fixed width, paths are counted by their hash, which is faster than sorting.

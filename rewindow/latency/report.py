@@ -1,4 +1,7 @@
-"""Figures in a report of latencies, and the possible origins of a value (L25, L26, L28)."""
+"""Figures in a report of latencies, and the possible origins of a value.
+
+Rules: L25, L26, L28
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Rows of recorded statistics, with end times corrected by the skew of clocks (L3 to L12)."""
+"""Rows of recorded statistics, with end times corrected by the skew of clocks.
+
+Rules: L3 to L12
+"""
 
 from __future__ import annotations
 
@@ -135,7 +138,10 @@ def _checked(rows: pa.Table) -> dict[str, Any]:
 
 
 def _nodes(given: dict[str, Any], graph: LatencyGraph) -> tuple[Layout, npt.NDArray[np.int32]]:
-    """Returns the physical operators in the rows, and the operator index of each row (L3)."""
+    """Returns the physical operators in the rows, and the operator index of each row.
+
+    Rules: L3
+    """
     operators = given["operator"].dictionary.to_pylist()
     known = names_of(graph.operators)
     for name in operators:

@@ -28,8 +28,9 @@ from rewindow.sequences import excluding, map_values
 from rewindow.version import PACKAGE, VERSION
 
 FORMAT = 3
-"""Number of the rules that code versions are computed by. Versions of different formats are never
-equal."""
+"""Version number of the rules for computing code versions. Versions of different formats are never
+equal.
+"""
 DECIDES_ROWS = (
     "application/cycles.py",
     "application/error_tuples.py",
@@ -114,7 +115,7 @@ def library_code() -> str:
 
 
 def version_of(parts: Iterable[str]) -> str:
-    """Returns the code version of texts; their order does not matter."""
+    """Returns the code version of some texts; their order does not matter."""
     text = " ".join([VERSION, *sorted(map(_sha256, parts))])
     return f"{FORMAT}-{_sha256(text)[:16]}"
 

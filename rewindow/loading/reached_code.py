@@ -102,7 +102,8 @@ class CutFiles(dict[str, CutFile]):
     def reached(self, start: Step) -> list[str]:
         """Returns the texts of the reached code, and the names that it imports from elsewhere.
 
-        Their order follows the uses, so that two functions that swap their names are a change.
+        The order of texts follows the uses, so the result changes if two functions swap their
+        names.
         """
         texts: list[str] = []
         todo = [start]

@@ -128,7 +128,7 @@ def _curves(report: Mapping[str, Any], recorded: EndedLatency) -> list[tuple[str
 
 
 def draw_steps(steps: Sequence[tuple[int, float, float, float]]) -> Curve:
-    """Returns a curve: for each step a bar from the least to the largest value, and the mean.
+    """Returns a curve: for each step a bar from the smallest to the largest value, and the mean.
 
     Args:
         steps: first window, least, mean and largest value.

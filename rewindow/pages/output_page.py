@@ -82,7 +82,7 @@ _KEY = (
 
 
 def output_page(plan: Plan, verdict: OutputVerdict, checked_at: datetime) -> str:
-    """Returns the page of an output, readable without a network."""
+    """Returns the page of an output, which is readable offline."""
     report = verdict.table
     grid = plan.grid
     levels = window_levels(plan.range, verdict, report)

@@ -1,1 +1,1 @@
-"""Identity of a process, its death with its parent, and file locks."""
+"""Identity of processes, ending processes with their parent, and file locks."""

@@ -42,25 +42,19 @@ _SHAPES: dict[type[T.DataType], str] = {
     T.TimestampNTZType: rf"{_DAY}([ T][\d:.]*)?\s*$",
     T.DateType: rf"{_DAY}([ T]00(:00(:00(\.0*)?)?)?)?\s*$",
 }
-"""A value converted to its declared type.
-
-Attributes:
-    value: of that type; null if the conversion failed.
-    is_wrong: whether the source has a value that cannot have the type.
-    notes: counts of values that were changed or chosen, except those in lists and maps.
-"""
+"""Patterns that the texts of each type of time must match, in addition to Spark's checks."""
 _TOO_FINE = r"\.\d{6}\d*[1-9]"
 _WITH_SUFFIX = r"(?i)(\d\.?[df]|x.*)\s*$"
 
 
 @dataclass(frozen=True)
 class TypedValue:
-    """A value as its declared type.
+    """A value converted to its declared type.
 
     Attributes:
-        value: of that type; null where it has none.
-        is_wrong: whether the source has something else than a value of the type.
-        notes: on values that were changed or chosen, not on those in lists and maps.
+        value: of that type; null if the conversion failed.
+        is_wrong: whether the source has a value that cannot have the type.
+        notes: counts of values that were changed or chosen, except those in lists and maps.
     """
 
     value: Column

@@ -56,7 +56,7 @@ OnOpened = Callable[[Sequence[WindowRange]], None]
 
 @dataclass(frozen=True)
 class Reopening:
-    """Windows that are being sealed again, and the number of the run that does it."""
+    """The windows that are being sealed again, and the number of the run that does it."""
 
     run: int
     windows: tuple[WindowRange, ...]

@@ -73,7 +73,7 @@ class StreamTables:
         self.end = stream_end(self.windows)
 
     def note_files(self) -> None:
-        """Notes the data files that have no row in `.files` yet."""
+        """Adds a row to `.files` for each data file that has none."""
         note_files(self.data, self.files)
 
     @property
