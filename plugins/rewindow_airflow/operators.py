@@ -66,7 +66,7 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         replay: str = "",
         arguments: dict[str, Any] | None = None,
         conn_id: str = CONNECTION,
-        pool: str = POOL,  # Named here, so that Airflow takes it from default_args.
+        pool: str = POOL,  # Explicit, so that Airflow reads it from default_args.
         **kwargs: Any,
     ) -> None:
         super().__init__(pool=pool, **kwargs)

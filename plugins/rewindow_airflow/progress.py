@@ -63,7 +63,7 @@ class TaskLog:
                 self._store.set("progress", progress_facts(progress))
             except (
                 AirflowRuntimeError
-            ) as error:  # The job must not end because its progress cannot be kept.
+            ) as error:  # The job must not end because its progress cannot be stored.
                 self.warn(f"Progress was not kept: {error}")
 
 

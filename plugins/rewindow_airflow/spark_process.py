@@ -54,7 +54,7 @@ class SparkProcess:
             start_new_session=True,
             preexec_fn=dies_with_parent(),
         )
-        if self._told_to_end:  # By a signal that came before there was a process to end.
+        if self._told_to_end:  # A signal arrived before the process was started.
             self.on_kill()
         assert process.stdout is not None
         try:

@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
-from typing_extensions import TypedDict  # The one of Python 3.11 cannot be read by pydantic.
+from typing_extensions import TypedDict  # pydantic does not support that of Python 3.11.
 
 from rewindow.certificate.changes import ChangeTotals
 from rewindow.certificate.chosen_outputs import are_two, check_grids, chosen_outputs, shared_outputs
@@ -476,7 +476,7 @@ def seals_digest(seals: pa.Table) -> str:
         for chunk in column.chunks:
             values = pa.concat_arrays(
                 [pc.fill_null(chunk, "null")]
-            )  # A copy begins with its first text.
+            )  # The buffer of a copy starts with its first text.
             digest.update(
                 memoryview(values.buffers()[2] or b"")[
                     : pc.sum(pc.binary_length(values)).as_py() or 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from typing_extensions import TypedDict  # The one of Python 3.11 cannot be read by pydantic.
+from typing_extensions import TypedDict  # pydantic does not support that of Python 3.11.
 
 if TYPE_CHECKING:
     from rewindow.certificate.rows import RowComparison

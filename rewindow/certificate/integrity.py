@@ -195,5 +195,5 @@ def _file_doubts(table: Table, file: DataFile, written: Written) -> list[Doubt]:
     if abs(modified * 1000 - file.changed_ms) <= _TIME_SLACK_MS:
         return []
     if written.get(path.relative_to(table.path)) == file_checksum(path):
-        return []  # Its time alone has changed, as in a copy of the folder.
+        return []  # Only its time has changed, as in a copy of the folder.
     return [Doubt(held, f'File "{name}" of table "{table.path.name}" was changed in place.')]

@@ -112,7 +112,7 @@ def staged_plan(config: Config, replay_id: str) -> Plan:
         return Ledger.open(config.ledger_url).replays.get(replay_id).read_plan()
     row = Ledger.open(config.ledger_url).replays.get(
         replay_id
-    )  # Names what was meant, where there is none.
+    )  # If it does not exist, the error suggests a similar id.
     raise InputError(
         f'replay "{replay_id}" has no staged tables: they were purged',
         detail=f"Looked in {path.parent}.",

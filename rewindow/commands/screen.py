@@ -193,7 +193,7 @@ class JobScreen:
                 self._bar.update(
                     self._task,
                     visible=not self._passing,
-                )  # What is over says nothing any more.
+                )  # A finished step is not shown any more.
 
     def note(self, text: str) -> None:
         """Prints a line about the job to standard error, because the job's output may be JSON."""

@@ -87,5 +87,5 @@ def _write_log(bind: Any, entries: list[Any]) -> None:
     try:
         with Session(bind) as session, session.begin():
             session.add_all(entries)
-    except Exception:  # whoever acted has been answered; all that is left is to say so
+    except Exception:  # The request was already answered, so it is only logged.
         logging.getLogger(__name__).exception("an entry of the audit log was not written")

@@ -211,7 +211,7 @@ def main() -> int:
     os.umask(0o077)
     config = Config.load()
     if os.fork():
-        os._exit(0)  # Who called goes on; the supervisor belongs to nobody.
+        os._exit(0)  # The caller continues; the supervisor is detached.
     with file_lock(airflow_home(config) / "supervisor.lock", wait=False) as is_ours:
         if not is_ours:
             say("another supervisor runs for this home")

@@ -561,7 +561,7 @@ def _total(row: Mapping[str, Any], sql: GapSql) -> Completeness:
     is_column = row["part"] > 0
     counts = [row[name] for name in ("present", "nulls", "missing", "tolerated")]
     points = max(settings.end_point - settings.first_point, 0)
-    if sum(counts) != points:  # Not a bare assertion: this must hold under python -O too.
+    if sum(counts) != points:  # Not a bare assertion, so that python -O checks it too.
         raise AssertionError(f"report of gaps does not balance: {row} of {points}")
     is_expected = bool(row["is_expected"]) if settings.expected_keys else None
     present, nulls, missing, tolerated = counts

@@ -135,7 +135,7 @@ def live(
     """Returns the latencies that were known at a moment, as plain values, see docs/json.md.
 
     The paths are computed from moving averages. Each operator has its newest value, None if it is
-    unknown (L41, X31).
+    unknown.
 
     Args:
         rows: `operator, partition, window_id, ended_at_ms, container, sent_at_ms, received_at_ms`.
@@ -145,6 +145,8 @@ def live(
 
     Raises:
         InputError: no row was received by then, or the rows are wrong, see `read_statistics`.
+
+    Rules: L41, X31
     """
     settings = settings or LatencyConfig()
     layout, every, faults = read_statistics(

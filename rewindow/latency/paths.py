@@ -31,13 +31,15 @@ class Paths(NamedTuple):
 
     Attributes:
         latency: sum along the critical path, the latency of the application. If all its values are
-            measured and no difference was negative, it is the real time from root to leaf (L40).
+            measured and no difference was negative, it is the real time from root to leaf.
         on_path: whether an operator is on the critical path.
         is_cut: whether the critical path starts at an operator that has inputs, because no upstream
             end time is known.
         is_incomplete: whether a latency on the critical path is unknown and counts as 0.
         longest: sum along the longest path, an upper bound.
         on_longest: whether an operator is on the longest path.
+
+    Rules: L40
     """
 
     latency: Ints

@@ -45,9 +45,11 @@ class Statistics(NamedTuple):
     Attributes:
         rows: columns `node` (the index in the layout), `window`, `end_ms` (by the planner's clock),
             and `received_ms`, `sent_ms` and `container` of the heartbeat. Rows without an end time
-            are left out.
-        faults: containers whose clocks were corrected by more than the timeout (L12), with the
-            number of such heartbeats and the worst correction.
+            are omitted.
+        faults: containers whose clocks were corrected by more than the timeout, with the number of
+            such heartbeats and the worst correction.
+
+    Rules: L12
     """
 
     layout: Layout
@@ -180,8 +182,9 @@ def _skews(
     received until `at_ms`.
 
     Each heartbeat is one sample, independent of its number of rows. The correction is the average
-    of the newest samples up to a row's own heartbeat, in order of receipt, then of sending (L6,
-    L7).
+    of the newest samples up to a row's own heartbeat, in order of receipt, then of sending.
+
+    Rules: L6, L7
     """
     if not settings.skew_samples:
         return np.zeros_like(own), own[:0]
@@ -206,10 +209,12 @@ def _skews(
 
 def moving_averages(samples: Ints, count: int) -> Ints:
     """Returns for each sample the average of the last samples up to it, at most `count`, truncated
-    toward zero (L8).
+    toward zero.
 
     >>> moving_averages(np.array([-3, -4, 10]), 2).tolist()
     [-3, -3, 3]
+
+    Rules: L8
     """
     total = np.cumsum(samples)
     total[count:] = total[count:] - total[:-count]

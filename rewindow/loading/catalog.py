@@ -319,7 +319,7 @@ def _modules_of(folder: Path) -> dict[str, Path]:
     for name, module in sys.modules.copy().items():  # Other threads import at the same time.
         file = getattr(module, "__file__", None) or ""
         if not file.startswith(inside):
-            continue  # As nearly all of thousands.
+            continue  # This applies to nearly all of thousands of modules.
         top = f"{inside}{name.partition('.')[0]}"
         if file.startswith((f"{top}.py", f"{top}/")) and not Path(file).is_relative_to(PACKAGE):
             found[name] = Path(file)

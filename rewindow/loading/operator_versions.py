@@ -124,6 +124,6 @@ def _steps(sources: CutFiles, operator: FrameOperator) -> Iterator[Step]:
             for one in getattr(value, "__mro__", [value]):
                 if one.__module__ in sources:
                     yield one.__module__, (one.__qualname__.partition(".")[0],)
-    except Exception:  # noqa: BLE001  (objects of a user: any of them may refuse to be looked into)
+    except Exception:  # noqa: BLE001  (any object of a user may raise an error when it is inspected)
         for module in sources:
             yield module, WHOLE

@@ -144,7 +144,7 @@ class CutFiles(dict[str, CutFile]):
             if not pieces and not targets:
                 if hasattr(builtins, step[0]) or step[0].endswith("__"):
                     targets = [step]
-                else:  # It may be anything in the file.
+                else:  # The name may refer to anything in the file.
                     pieces = file.pieces
                     targets = [*chain(*file.aliases.values())]
             steps = list(zip(repeat(module), pieces, strict=False))
@@ -248,7 +248,7 @@ def _names(code: CodeType) -> tuple[set[Use], set[str]]:
                 binds.add(step.argval)
         if part is code:
             binds |= stored
-        else:  # They are attributes of a class.
+        else:  # Names stored in a class are its attributes.
             found = {use for use in found if stored.isdisjoint(use[:1])}
         uses |= found
         if not _ANY_NAME.isdisjoint(part.co_names):

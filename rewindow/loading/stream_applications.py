@@ -204,7 +204,7 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
     key = ["window_begin_us", *again]
     if given.length is not None and not given.length.endswith(
         " us"
-    ):  # Starts may be equal, or are null (E65).
+    ):  # Starts may be equal or null (E65).
         key = ["pane", "kind"]
     # A key of the stream may be null, which the gate rejects in a key of an output (X24).
     app.output(

@@ -76,7 +76,7 @@ def suite_flaws(
         try:
             suite = suite_for(config.expectations, output.suite)
         except InputError:
-            continue  # The name is wrong, which validation says.
+            continue  # Validation reports a wrong name.
         except GateError as error:
             yield Violation(
                 RULE, output.name, "", value=output.suite or "every_output", message=error.primary

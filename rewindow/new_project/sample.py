@@ -474,7 +474,7 @@ def _delta(place: str) -> SourceSample:
     schema = pa.schema(retyped(table.schema, spark_type))
     try:
         rows, head, total = _row_groups(table.delta.to_pyarrow_dataset())
-    except Exception:  # noqa: BLE001 - deletion vectors and column mapping are no dataset of Arrow
+    except Exception:  # noqa: BLE001 - Arrow has no datasets with deletion vectors or column mapping
         limit = max(1, min(ROWS, CELLS // max(1, len(schema))))
         rows, total = query(f"select * from t limit {limit}", t=table), table.delta.count()
         head = rows.num_rows

@@ -25,7 +25,7 @@ def dies_with_parent() -> Callable[[], None]:
         if _LIBC is None:
             return
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        if os.getppid() != parent:  # The parent ended before the kernel was asked.
+        if os.getppid() != parent:  # The parent ended before the call of prctl.
             os._exit(128 + signal.SIGTERM)
 
     return before_exec

@@ -106,7 +106,7 @@ def _unknown(place: Sequence[int | str], root: type[BaseModel]) -> tuple[str, st
         field = next(
             (f for name, f in section.model_fields.items() if part in (name, f.alias)), None
         )
-        if field is not None:  # Else it is a stream's name.
+        if field is not None:  # Otherwise it is a stream's name.
             kinds = get_args(field.annotation) or (field.annotation,)
             section = next(
                 kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)

@@ -77,7 +77,7 @@ def override_settings(values: dict[str, Any], environment: Any) -> None:
             continue
         keys = [part.lower() for part in parts]
         if keys[:2] == ["spark", "conf"] and len(keys) > 2:
-            keys[2:] = ["__".join(parts[2:])]  # A name of Spark's, with its capital letters.
+            keys[2:] = ["__".join(parts[2:])]  # Spark's names are case-sensitive.
         target = values
         for key in keys[:-1]:
             target = target.setdefault(key, {})

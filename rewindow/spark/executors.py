@@ -43,7 +43,7 @@ def send_code(spark: SparkSession, config: Config, files: Iterable[Path]) -> Non
         return
     before = list(sys.path)
     spark.sparkContext.addPyFile(str(code_zip(scratch_folder(config), files)))
-    sys.path[:] = before  # The driver has it all, and must not find the copy first.
+    sys.path[:] = before  # The driver must not import the library from the copy.
 
 
 def code_zip(folder: Path, files: Iterable[Path]) -> Path:

@@ -64,7 +64,7 @@ def exhausted_heap(
     if exit_code != EXIT_CODE and OUT_OF_MEMORY not in shown:
         return None
     note: dict[str, Any] = {}
-    with suppress(ValueError):  # Its writer may have died in the middle of it.
+    with suppress(ValueError):  # Its writer may have died while writing it.
         note = json.loads(_text(_note_file(outcome)))
     named = [
         f'operator "{name}"{f" with a state of {size}" if size else ""}'

@@ -55,7 +55,7 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
             "kind": "Interrupted",
             "error": stopped.parts,
         }
-    except Exception as error:  # noqa: BLE001  (whatever it is, the outcome file must say so)
+    except Exception as error:  # noqa: BLE001  (the outcome file must report any error)
         keep_traceback(error)
         retryable = is_passing(error)
         ours = as_rewindow_error(error)

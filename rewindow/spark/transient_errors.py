@@ -56,7 +56,7 @@ def is_passing(error: BaseException) -> bool:
     if isinstance(error, PythonException):
         return _is_retryable_in_worker(str(error))
     if isinstance(error, PySparkException) and not isinstance(error, CapturedException):
-        return False  # A call of pyspark that cannot be.
+        return False  # An invalid call of pyspark.
     if isinstance(error, Py4JError | PySparkException):
         return _passes_in_spark(spark_text(error))
     if isinstance(error, OSError):
@@ -83,7 +83,7 @@ def spark_text(error: BaseException) -> str:
     try:
         text = str(error)
         trace = error.getStackTrace() if hasattr(error, "getStackTrace") else ""
-    except Exception:  # noqa: BLE001  (py4j asks the JVM for the text, which may be gone)
+    except Exception:  # noqa: BLE001  (py4j asks the JVM for the text, which may have ended)
         return str(getattr(error, "errmsg", "")) or type(error).__name__
     return f"{text}\n{trace}"
 
