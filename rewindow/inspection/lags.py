@@ -1,5 +1,5 @@
-"""Lag of arrivals: after their event time, and after the newest event time that had arrived
-before.
+"""Delays of tuples: from event time to arrival, and relative to the newest event time that had
+arrived before.
 """
 
 from __future__ import annotations

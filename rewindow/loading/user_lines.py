@@ -101,5 +101,5 @@ def _classes(operator: FrameOperator) -> list[type]:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001  (py4j asks the JVM for the text, which may have ended)
+    except Exception:  # noqa: BLE001  (py4j asks the JVM, which may have ended)
         return ""

@@ -185,8 +185,8 @@ def _widened(known: PublishedApplication, changed: Iterable[Change]) -> Iterator
 
 
 def _behind_a_changed_state(known: PublishedApplication, change: Change) -> Iterator[RangeToReplay]:
-    """Yields the windows to replay because the state before them has changed: twice as many as in
-    the previous repair, so that few replays are needed.
+    """Yields the windows to replay because the state before them has changed: twice as many as the
+    publication that changed it has, so that few replays are needed.
 
     The windows after that may be right after this repair.
     """

@@ -83,7 +83,7 @@ def spark_text(error: BaseException) -> str:
     try:
         text = str(error)
         trace = error.getStackTrace() if hasattr(error, "getStackTrace") else ""
-    except Exception:  # noqa: BLE001  (py4j asks the JVM for the text, which may have ended)
+    except Exception:  # noqa: BLE001  (py4j asks the JVM, which may have ended)
         return str(getattr(error, "errmsg", "")) or type(error).__name__
     return f"{text}\n{trace}"
 
