@@ -197,7 +197,7 @@ def refuse_port_in_use(port: int) -> None:
 
 
 def _end_leftovers(config: Config) -> bool:
-    """Ends components whose supervisor was killed, which would take long to end by themselves;
+    """Ends components whose supervisor was killed, because they are slow to end by themselves;
     returns whether there were any.
     """
     status = read_status(airflow_home(config))

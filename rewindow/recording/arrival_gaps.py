@@ -72,7 +72,7 @@ def find_gap(
     last: int | None,
     windows_max: int,
 ) -> ArrivalGap | None:
-    """Returns the tuples that more empty windows than allowed separate from the others; None if no
+    """Returns the tuples that are separated from the others by too many empty windows; None if no
     gap is too long.
 
     Args:
