@@ -44,8 +44,8 @@ def write_report(rows: list[Row], millions: int) -> Path:
         "bench`",
         f"({millions} M tuples). Ratios are of one run, in one process where possible; "
         "single times on a",
-        "shared machine vary by a third. The figures to compare with were measured in the same "
-        "session, warm.",
+        "shared machine vary by a third. The alternatives were measured in the same session, after "
+        "a warm-up.",
         "",
         "| what | measured | compared with | aim | |",
         "|---|---|---|---|---|",

@@ -179,7 +179,7 @@ class PostgresTarget(Target):
             self._stop_timer()
 
     def _await_answer(self) -> None:
-        """Starts the time for the next statement."""
+        """Starts the timer that ends the connection if the next statement takes too long."""
         self._stop_timer()
         self._timer = threading.Timer(ANSWER_SECONDS_MAX, self._disconnect)
         self._timer.daemon = True

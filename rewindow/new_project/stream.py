@@ -167,8 +167,10 @@ def propose_stream(sample: SourceSample, path: Path) -> NewStream:
 
 
 def _with_epochs(columns: Sequence[Column]) -> list[Column]:
-    """Returns the columns. Numbers that may be epochs are read as times, even if their names do not
-    suggest it, if they overlap with another time or there is no other time.
+    """Returns the columns, with times in place of numbers that are probably epochs.
+
+    A column whose name does not suggest a time is read as one if its values overlap with those of
+    another time column, or if there is no other time column.
     """
     times = [column for column in columns if present(column.times)]
     why = "though its name does not say so: "
@@ -571,8 +573,8 @@ def _with_durations(stream: NewStream) -> NewStream:
 def _interval(stream: NewStream, span: int) -> tuple[str, str]:
     """Returns the distance above which a key counts as silent, and the reason.
 
-    Each key has a usual distance. Only the first rows of a sample are consecutive in the source.
-    The interval is increased until only few distances are silences.
+    The distance is increased until only a few gaps between the rows of a key are longer. Only the
+    first rows of the sample are used, because only they are consecutive in the source.
     """
     head = stream.sample.head or len(stream.arrival.times)
     groups: dict[object, list[int]] = {}

@@ -75,7 +75,7 @@ def retyped(
     fields: Iterable[pa.Field],
     type_of: Callable[[pa.DataType], pa.DataType],
 ) -> list[pa.Field]:
-    """Returns the fields with other types, which a function computes from the current types."""
+    """Returns copies of the fields whose types are replaced by `type_of(type)`."""
     return [field.with_type(type_of(field.type)) for field in fields]
 
 

@@ -161,8 +161,9 @@ def without_waiting(state: DataFrame) -> DataFrame:
 
 
 def count_waiting(state: DataFrame, emitted: DataFrame | None) -> DataFrame:
-    """Returns the number of tuples that waited in a state and were not emitted: `window_id` of
-    their arrival and `tuples`.
+    """Counts the tuples that waited in a state and were not emitted.
+
+    Returns a row for each window in which such tuples arrived: `window_id` and `tuples`.
 
     Args:
         state: the state before skipped windows.

@@ -338,8 +338,10 @@ def _source_file(
 
 
 def _with_zone(name: str, column: str, text: str | None, zone: str | None) -> str | None:
-    """Returns the time of a partition with its zone. If the log has none, it is UTC for delta-rs,
-    otherwise the zone of the session that wrote it, which the setting must name.
+    """Returns the time value of a partition with a time zone.
+
+    If the value in the log has no zone and delta-rs wrote it, it is in UTC. Spark writes it in the
+    zone of its session, so the settings must name that zone.
 
     Raises:
         InputError: no zone is set.
