@@ -29,7 +29,7 @@ from rewindow.location import location
 from rewindow.publication.staged_output import StagedOutput
 from rewindow.storage.checksums import differing, with_noted
 from rewindow.storage.delta import DataFile
-from rewindow.storage.failures import DAMAGE, plain_text
+from rewindow.storage.failures import DAMAGE, MISSING, plain_text
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def _attempt_of(staged: StagedOutput, file: DataFile, logged: Mapping[str, int])
             return logged[file.path] if file.first is not None and file.last is not None else None
         footer = pq.read_metadata(path.uri)
     except FileNotFoundError as error:
-        raise _altered(staged, file, "It is missing") from error
+        raise _altered(staged, file, MISSING) from error
     except DAMAGE as error:
         raise _altered(staged, file, f"It cannot be read: {plain_text(error)}") from error
     if (size, footer.num_rows) != (file.size, file.rows):

@@ -26,7 +26,7 @@ from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.checksums import with_noted
 from rewindow.storage.delta import DataFile, total_size
-from rewindow.storage.failures import damage_of, plain_text
+from rewindow.storage.failures import MISSING, damage_of, plain_text
 from rewindow.storage.files import file_checksum
 from rewindow.storage.names import open_published
 from rewindow.storage.published_tables import Kind, kind_of
@@ -180,7 +180,7 @@ def _damage(table: Table, file: DataFile) -> str:
         recorded_in = files_name(table.path.name)
         return f'Its bytes do not match the checksum in table "{recorded_in}" or in the log'
     except FileNotFoundError:
-        return "It is missing"
+        return MISSING
     except OSError as error:
         return plain_text(error).rstrip(".")
 

@@ -49,6 +49,8 @@ DAMAGE = (
 that is not UTF-8, truncated JSON, or an argument derived from damaged bytes; a KeyError for a
 column whose name was changed."""
 
+MISSING = "It is missing, or the log that describes it has a wrong path"
+"""Reason why a data file of a table cannot be read: its path is known from the log only."""
 TEXT_MAX = 400
 _RESTORE = "Restore the damaged file from a backup, and run the same command again."
 _BATCH_ROWS = 65_536
@@ -179,7 +181,7 @@ def damage_of(file: Location) -> str:
                 _check_entry(json.loads(line))
         return ""
     except FileNotFoundError:
-        return "It is missing"
+        return MISSING if file.name.endswith(".parquet") else "It is missing"
     except DAMAGE as error:
         return plain_text(error).rstrip(".")
 
