@@ -83,8 +83,7 @@ def deliver(
 ) -> DeliveryResult:
     """Writes the windows of an output whose digest differs from that at the target.
 
-    If nothing has changed since the last run, it writes nothing. After a crash, call it again: it
-    writes the windows that the target does not store yet.
+    `deliver_to` creates the target from the settings; its other arguments and errors are the same.
 
     Args:
         stream: an output, as `application.output`.
@@ -92,15 +91,6 @@ def deliver(
         target: the target; it is opened and closed here.
         at_least_once: whether to accept a target that does not list its windows. A file in the
             state folder then stores their digests.
-        dry_run: whether to count the windows without writing them.
-        report: called with the number of windows that are done, and the number of all windows.
-
-    Raises:
-        InputError: no output with this name is published, or the target does not list its windows
-            and `at_least_once` is false.
-        OverlapError: another process delivers to the target.
-        DeliveryError: a publication is not finished, or the target has failed.
-        TableError: a window of the published table has more or fewer rows than its seal counts.
     """
     published = _published(config, stream)
     progress = None

@@ -42,6 +42,7 @@ COLUMNS = "columns"
 """Property with the columns of the first input port, which are set from the application."""
 _RULES = re.compile(r" \((?:docs/rules/[^)]*|[A-Z]\d+(?:(?:, | to )[A-Z]\d+)*)\)")
 _EXAMPLE = re.compile(r"\n*Example:")
+_ATTRIBUTES = "\nAttributes:\n"
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*\n(?:        .*\n)*)", re.MULTILINE)
 _TYPES = {
     str: "text",
@@ -207,7 +208,7 @@ def describe_operator(name: str) -> OperatorPage:
     operator = _example_operator(kind, section)
     # Ports depend on properties, so those of the example are shown.
     outputs = {port: type_texts(one.schema) for port, one in operator.output_ports().items()}
-    words, _, attributes = inspect.cleandoc(kind.__doc__ or "").partition("\nAttributes:\n")
+    words, _, _ = inspect.cleandoc(kind.__doc__ or "").partition(_ATTRIBUTES)
     line, _, about = words.partition("\n\n")
     return OperatorPage(
         name,
@@ -215,7 +216,7 @@ def describe_operator(name: str) -> OperatorPage:
         _plain(_EXAMPLE.split(about)[0]),
         inputs=list(operator.input_ports()),
         outputs=outputs,
-        properties=_properties(kind, attributes),
+        properties=_properties(kind),
         example=f'[applications.example]\nwindow = "1 second"\n{example}',
     )
 
@@ -267,10 +268,13 @@ def column_properties(kind: type[FrameOperator]) -> dict[str, str | None]:
     return found
 
 
-def _properties(kind: type[FrameOperator], attributes: str) -> list[PropertyLine]:
+def _properties(kind: type[FrameOperator]) -> list[PropertyLine]:
     about = {}
-    for name, words in _ATTRIBUTE.findall(f"{attributes}\n"):
-        about[name] = _plain(words)
+    # A property that a base class describes need not be described again.
+    for base in reversed(kind.__mro__):
+        _, _, attributes = inspect.cleandoc(base.__doc__ or "").partition(_ATTRIBUTES)
+        for name, words in _ATTRIBUTE.findall(f"{attributes}\n"):
+            about[name] = _plain(words)
     found = []
     for name, field in kind.model_fields.items():
         if field.annotation is pa.Schema:

@@ -48,13 +48,21 @@ class EventTimeOperator(FrameOperator):
 
     Attributes:
         columns: columns of the stream, or of each stream. They pass unchanged, except for `offset`.
-        streams: names of input ports, whose streams share one watermark. Without them there is one
+        streams: names of input ports whose streams share one watermark. Without them there is one
             port, `stream`; with them each output port that has tuples or counts them has a first
             column `stream`.
-        event_at, unit, max_ahead, max_jump: see `StreamTime`.
-        idle_timeout: see `StreamTime`; allowed for several streams only, because the others must
-            move the watermark.
-        lag, watermark_interval, arrived_at, tie: see `EventTime`.
+        event_at: the event timestamp, a column or a SQL expression over the stream's columns.
+        unit: unit of a whole number in `event_at`, counted from 1970.
+        lag: how far the watermark trails the newest timestamp, a duration such as "5 s".
+        watermark_interval: interval of arrival time at which the watermark is updated, a duration.
+        max_ahead: a timestamp ahead of its arrival by more than this duration is an error, and so
+            is one that would be close to its arrival in a larger unit; null disables the checks.
+        max_jump: a timestamp ahead of the largest earlier one by more than this duration is an
+            error; null disables the check.
+        idle_timeout: a stream without tuples for longer than this duration does not hold the
+            watermark back; needs several streams.
+        arrived_at: column of the arrival.
+        tie: which one is processed first when a tuple arrives at the instant of a watermark update.
 
     Rules: E2, E24, E47
     """
@@ -241,20 +249,6 @@ class SplitLate(EventTimeOperator):
     with the sum of all outcomes.
 
     Attributes:
-        streams: names of input ports whose streams share one watermark; without them there is one
-            port, `stream`.
-        event_at: the event timestamp, a column or a SQL expression over the stream's columns.
-        unit: unit of a whole number in `event_at`, counted from 1970.
-        lag: how far the watermark trails the newest timestamp, a duration such as "5 s".
-        watermark_interval: interval of arrival time at which the watermark is updated, a duration.
-        max_ahead: a timestamp ahead of its arrival by more than this duration is an error, and so
-            is one that would be close to its arrival in a larger unit; null disables the checks.
-        max_jump: a timestamp ahead of the largest earlier one by more than this duration is an
-            error; null disables the check.
-        idle_timeout: a stream without tuples for longer than this duration does not hold the
-            watermark back; needs several streams.
-        arrived_at: column of the arrival.
-        tie: which one is processed first when a tuple arrives at the instant of a watermark update.
         key_by: columns that `counts` is grouped by.
 
     Example:

@@ -69,20 +69,6 @@ class AggregateWindows(EventTimeOperator):
     `SplitLate`; and `pending_after`. There are no rows for 0 tuples.
 
     Attributes:
-        streams: names of input ports whose streams share one watermark; without them there is one
-            port, `stream`.
-        event_at: the event timestamp, a column or a SQL expression over the stream's columns.
-        unit: unit of a whole number in `event_at`, counted from 1970.
-        lag: how far the watermark trails the newest timestamp, a duration such as "5 s".
-        watermark_interval: interval of arrival time at which the watermark is updated, a duration.
-        max_ahead: a timestamp ahead of its arrival by more than this duration is an error, and so
-            is one that would be close to its arrival in a larger unit; null disables the checks.
-        max_jump: a timestamp ahead of the largest earlier one by more than this duration is an
-            error; null disables the check.
-        idle_timeout: a stream without tuples for longer than this duration does not hold the
-            watermark back; needs several streams.
-        arrived_at: column of the arrival.
-        tie: which one is processed first when a tuple arrives at the instant of a watermark update.
         length: length of a window, a duration such as "1 hour". "100 tuples" creates windows that
             count tuples, see `CountWindows`; "global" creates one window of all tuples, see
             `GlobalWindow`.
