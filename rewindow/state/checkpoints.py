@@ -226,8 +226,9 @@ def schema_of(row: Mapping[str, object]) -> pa.Schema:
 
 
 def stored_columns(schema: pa.Schema) -> pa.Schema:
-    """Returns the columns of a state in normal form: plain types, all nullable, because the digest
-    does not cover nullability.
+    """Returns the columns of a state: plain types, all of them nullable.
+
+    A damaged cell may declare something else, because the digest does not cover nullability.
     """
     return pa.schema([column.with_nullable(True) for column in plain_schema(schema)])
 

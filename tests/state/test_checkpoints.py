@@ -174,8 +174,10 @@ def test_flipped_byte_in_a_state_is_a_damaged_checkpoint(tmp_path: Path, in_file
             assert found.equals(whole), (seed, place)
 
 
-def test_state_without_a_flag_of_null_is_read_with_it(tmp_path: Path) -> None:
-    # No digest covers the flag, and Spark drops a test for null from a query where it is missing.
+def test_columns_of_a_state_are_nullable_even_if_its_cell_declares_otherwise(
+    tmp_path: Path,
+) -> None:
+    # The digest does not cover nullability, and Spark drops null checks on columns without nulls.
     items = pa.list_(pa.field("item", pa.int64(), nullable=False))
     column = pa.field("counts", items, nullable=False)
     frame = pa.table({"counts": [[1, 2], None]}, schema=pa.schema([column]))
