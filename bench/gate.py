@@ -119,7 +119,7 @@ def _replay(config: Config, spark: object, name: str, *, measured: bool) -> tupl
     inline = config.replay.inline_state_bytes
     measures: dict[str, tuple[Measure, ...]] = {}
     if measured:
-        measures = replay_measures(config.expectations, plan, app, print)
+        measures = replay_measures(config.expectations, plan, app)
     root = config.replay_root(plan.replay_id)
     planned = PlannedAttempt(plan, app, root, epoch)
     attempt = spark_attempt(planned, ledger, lambda: spark, inline, measures)  # type: ignore[arg-type,return-value]

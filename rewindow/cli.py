@@ -171,6 +171,7 @@ def _print_version(asked: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -182,6 +183,10 @@ def _root(
     ] = False,
 ) -> None:
     """Replay recorded streams from Delta tables by window id, and verify the output."""
+    from rewindow.commands.screen import show_message
+    from rewindow.progress.messages import messages_shown
+
+    context.with_resource(messages_shown(show_message))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 settings.register_profile("rewindow", deadline=None, print_blob=True)
 settings.load_profile("rewindow")
+logging.getLogger("rewindow").setLevel(logging.INFO)
 places.LocalLocation = FolderLocation  # type: ignore[misc, assignment]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowRuntimeError
 
-from rewindow.progress.job_lines import ReplayProgress, is_for_machines, parse_progress, parse_step
+from rewindow.progress.job_lines import ReplayProgress, parse_progress, parse_step
 
 _STORE_SECONDS_MIN = 1.0
 
@@ -40,22 +40,12 @@ class TaskLog:
         if progress is not None:
             self._keep(progress)
         elif (step := parse_step(text)) is not None:
-            self.note(step.words)
-        elif text and not is_for_machines(text):
-            self._log.info("%s", text)
-
-    def note(self, text: str) -> None:
-        """See Listener."""
-        self._log.info("%s", text)
-
-    def warn(self, text: str) -> None:
-        """See Listener."""
-        self._log.warning("%s", text)
+            self._log.info("%s", step.words)
 
     def _keep(self, progress: ReplayProgress) -> None:
         """Logs progress, and stores it at most once a second, and at the end."""
         self.last = progress
-        self.note(progress_words(progress))
+        self._log.info("%s", progress_words(progress))
         now = time.monotonic()
         if now - self._stored_at >= _STORE_SECONDS_MIN or progress.mark == progress.of:
             self._stored_at = now
@@ -64,7 +54,7 @@ class TaskLog:
             except (
                 AirflowRuntimeError
             ) as error:  # The job must not end because its progress cannot be stored.
-                self.warn(f"Progress was not kept: {error}")
+                self._log.warning("Progress was not kept: %s", error)
 
 
 def progress_words(progress: ReplayProgress) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -10,8 +11,11 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from rewindow.processes.parent_death import dies_with_parent
-from rewindow.progress.job_lines import is_for_machines, parse_progress
+from rewindow.progress.job_lines import is_for_machines
 from rewindow.progress.listener import Listener
+from rewindow.progress.messages import pass_on
+
+logger = logging.getLogger(__name__)
 
 _END_SECONDS = 5.0
 _EXCEPTION = re.compile(r'^Traceback \(most recent call last\)|Exception in thread "')
@@ -20,12 +24,12 @@ _LINES_SHOWN = 40
 
 
 class SparkProcess:
-    """Runs a command of the launcher, and passes its output to a listener.
+    """Runs a command of the launcher, passes its progress to a listener, and logs its other output.
 
     Args:
         command: the whole spark-submit command.
         environment: the whole environment of the job; Airflow's variables are removed from it.
-        listener: receives the output of the job.
+        listener: receives the progress of the job.
     """
 
     def __init__(
@@ -78,12 +82,12 @@ class SparkProcess:
         process = self._process
         if process is None or process.poll() is not None:
             return
-        self._listener.note(f"Ending the Spark job (process group {process.pid})")
+        logger.info(f"Ending the Spark job (process group {process.pid})")
         _signal_group(process.pid, signal.SIGTERM)
         try:
             process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
-            self._listener.note(f"It did not end within {_END_SECONDS:.0f} s, killing it")
+            logger.info(f"It did not end within {_END_SECONDS:.0f} s, killing it")
         self.end_group()
 
     def end_group(self) -> None:
@@ -94,11 +98,11 @@ class SparkProcess:
             _signal_group(self._process.pid, signal.SIGKILL)
 
     def _take(self, line: str) -> None:
-        if line and not is_for_machines(line) and parse_progress(line) is None:
+        if line and not is_for_machines(line):
             if _EXCEPTION.search(line) and self._lines.maxlen != _LINES_SHOWN:
                 self._lines = deque(maxlen=_LINES_SHOWN)
             self._lines.append(line)
-        self._listener.line(line)
+        pass_on(line, self._listener)
 
 
 def without_airflow(environment: Mapping[str, str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ is computed on the same sample, and the two candidates are compared.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,8 @@ from rewindow.sequences import names_of
 from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.windows import WindowRange, parse_time
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ class _Candidates:
         )
         plan = create_replay(self.config, request)
         self.made.append(replay_id)
-        self.told.note(
+        logger.info(
             f"candidate {replay_id}: {len(plan.range):,} windows {plan.range}, {candidate.words}"
         )
         run_attempts(self.config, replay_id, self.told)

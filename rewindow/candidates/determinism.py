@@ -10,6 +10,7 @@ Rules: R79, R86
 
 from __future__ import annotations
 
+import logging
 import random
 import uuid
 from collections.abc import Sequence
@@ -27,6 +28,8 @@ from rewindow.planning.request import ReplayOptions, ReplayRequest
 from rewindow.progress.listener import Listener, Silent
 from rewindow.sequences import quantity
 from rewindow.settings.config import Config
+
+logger = logging.getLogger(__name__)
 
 SAMPLE_ROWS = 3
 SAMPLE_WINDOWS = 48
@@ -161,7 +164,7 @@ def verify_sample(
                     config, certificate, base, way=runs.why(first, base, way), seed=seed
                 )
             verdicts.append((way.words, certificate.verdict))
-    told.note(
+    logger.info(
         f"verified: {count} windows with {quantity(runs.tuples, 'tuple')} are {_worst(verdicts)} "
         "in one group, "
         f"{', '.join(w for w, _ in verdicts)}"
@@ -218,7 +221,7 @@ class _Runs:
     def run(self, way: SampleWay) -> str:
         """Replays the sample in a way and returns the id of the replay."""
         self.ids.append(f"verify-{uuid.uuid4().hex[:8]}")
-        self.told.note(f"verify: windows {self.sample.first} to {self.sample.last} {way.words}")
+        logger.info(f"verify: windows {self.sample.first} to {self.sample.last} {way.words}")
         request = replace(self.sample, group_windows=way.group_windows, sample_seed=way.sample_seed)
         plan = create_replay(self.config, replace(request, replay_id=self.ids[-1]))
         self.tuples = plan.input_tuples

@@ -8,6 +8,7 @@ candidate and the undisturbed one are kept. All others are deleted.
 
 from __future__ import annotations
 
+import logging
 import random
 import uuid
 from collections.abc import Collection, Sequence
@@ -33,6 +34,8 @@ from rewindow.progress.listener import Listener, Silent
 from rewindow.recovery import Candidate, Plan
 from rewindow.sequences import excluding, quantity
 from rewindow.settings.config import Config
+
+logger = logging.getLogger(__name__)
 
 DRILL_WINDOWS = 60
 DRILL_KILLS = 5
@@ -276,7 +279,7 @@ class _Drills:
         plan = create_replay(self.config, replace(request, replay_id=replay_id))
         self.to_delete.append(replay_id)
         what = f"killed at {crash.removesuffix('@1')}" if crash else "not disturbed"
-        self.told.note(f"drill: windows {plan.range}, {plan.mode_words}, {what}")
+        logger.info(f"drill: windows {plan.range}, {plan.mode_words}, {what}")
         run_attempts(
             self.config,
             replay_id,
@@ -327,9 +330,9 @@ class _Drills:
         if not was_killed:
             broken.append("the step was not reached, so the job was not killed")
         if not broken:
-            self.told.note(f"drill: recovered, {_words(found)}")
+            logger.info(f"drill: recovered, {_words(found)}")
         else:
-            self.told.warn(f"drill: promise broken, {'; '.join(broken)}; see {plan.replay_id}")
+            logger.warning(f"drill: promise broken, {'; '.join(broken)}; see {plan.replay_id}")
             self.to_delete[:] = excluding(self.to_delete, [plan.replay_id, self.reference])
         return KillResult(
             mode.name,

@@ -91,7 +91,7 @@ def _try_strength(
     from rewindow.pages.expectation_index import write_index
     from rewindow.quality import strength
 
-    found = strength(config, replay_id, output, seed=seed, listener=JobScreen())
+    found = strength(config, replay_id, output, seed=seed)
     write_index(config)
     if as_json:
         print_json([one.to_dict() for one in found])

@@ -39,9 +39,10 @@ def demo(
     from rewindow.demo.console import DemoConsole
     from rewindow.demo.show import APPLICATION, STREAMS, show
     from rewindow.demo.start import begin_afresh
+    from rewindow.progress.messages import messages_shown
 
     config = load_project()
-    with DemoConsole() as telling:
+    with DemoConsole() as telling, messages_shown(telling.say):
         if fresh:
-            begin_afresh(config, STREAMS, APPLICATION, say=telling.say)
+            begin_afresh(config, STREAMS, APPLICATION)
         show(config, telling, seed, port, last)

@@ -72,10 +72,9 @@ def play(
         rewindow play flights --speed 60 --port 9999
     """
     config = load_project()
-    screen = JobScreen()
     pace = None if speed == _FASTEST else _number(speed)
     try:
-        with to_stdout() if port is None else on_port(port, screen.note) as target:
+        with to_stdout() if port is None else on_port(port) as target:
             found = send(
                 config,
                 stream,
@@ -85,7 +84,7 @@ def play(
                 last=last,
                 from_time=from_time,
                 to_time=to_time,
-                listener=screen,
+                listener=JobScreen(),
             )
     except PlaybackStopped as stopped:
         _write(report, stopped.report)

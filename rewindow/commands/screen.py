@@ -38,6 +38,7 @@ from rewindow.progress.job_lines import (
     parse_recording,
     parse_step,
 )
+from rewindow.progress.messages import WARNING_MARK
 from rewindow.sequences import quantity
 from rewindow.windows import describe_seconds
 
@@ -72,6 +73,12 @@ def print_json(value: Any) -> None:
 
 def _plain(value: object) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def show_message(text: str) -> None:
+    """Prints a message to standard error, because the output may be JSON."""
+    style = "yellow" if text.startswith(WARNING_MARK) else "dim"
+    err.print(text, style=style, markup=False)
 
 
 def print_rows(
@@ -133,10 +140,6 @@ def format_value(value: object) -> str:
     return "" if value is None else escape(str(value))
 
 
-_NOISE = ("WARNING: Using incubator modules",)
-"""Lines of the JVM without useful information."""
-
-
 _QUIET_S = 2.0
 """Recordings shorter than this show no steps."""
 _PAUSE_S = 30.0
@@ -157,7 +160,7 @@ class _TimeLeft(TimeRemainingColumn):
 
 
 class JobScreen:
-    """Shows a job's lines: its progress as a bar on a terminal, as plain lines elsewhere."""
+    """Shows the lines of a verb: its progress as a bar on a terminal, as plain lines elsewhere."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         columns = (
@@ -195,24 +198,16 @@ class JobScreen:
                     visible=not self._passing,
                 )  # A finished step is not shown any more.
 
-    def note(self, text: str) -> None:
-        """Prints a line about the job to standard error, because the job's output may be JSON."""
-        err.print(escape(text))
-
-    def warn(self, text: str) -> None:
-        """Prints a warning."""
-        err.print(text, style="yellow", markup=False)
-
     def line(self, text: str) -> None:
-        """Shows a line of the job."""
+        """Shows progress, or a line of the result."""
         progress = parse_progress(text)
         if (recording := parse_recording(text)) is not None:
             self._show_recording(recording)
         elif (step := parse_step(text)) is not None:
             self._show_step(step)
         elif progress is None:
-            if text.strip() and not is_for_machines(text) and not text.startswith(_NOISE):
-                err.print(text, style="dim", markup=False)
+            if not is_for_machines(text):
+                show_message(text)
         elif err.is_terminal:
             self._show_group(progress)
         elif self._is_due() or progress.mark == progress.of:

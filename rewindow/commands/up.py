@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 
 from rewindow.commands.project import load_project
-from rewindow.commands.screen import JobScreen, out
+from rewindow.commands.screen import out
 
 
 def up(
@@ -27,7 +27,7 @@ def up(
     """
     from rewindow.embedded import up as start
 
-    running = start(load_project(), port=port, listener=JobScreen())
+    running = start(load_project(), port=port)
     out.print(
         escape(f"Airflow is at {running.address}, user admin, password in {running.password_file}")
     )

@@ -111,7 +111,7 @@ def _play(stage: Show) -> Location:
         demo_console.run("record", *STREAMS, "--end", "--json")
         _plan(stage)
     with demo_console.chapter("Airflow starts", "Start Airflow on this machine"):
-        stage.airflow = Airflow(start_airflow(stage.config, demo_console.say, stage.port))
+        stage.airflow = Airflow(start_airflow(stage.config, stage.port))
     stamp = datetime.now(UTC).strftime("%Y-%m-%d-%H%M%S")
     for drill in draw_drills(stage.seed):
         with demo_console.chapter(drill.title, f"Replay the year, {_heading(drill)}"):

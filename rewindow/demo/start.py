@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Iterable
 
 from rewindow.demo import event_time
 from rewindow.embedded import PORT_DEFAULT, Running, down, running, up
 from rewindow.errors import InputError, ResourceError
 from rewindow.ledger import Ledger
-from rewindow.progress.listener import Lines
 from rewindow.sequences import names_of
 from rewindow.settings.config import HEARTBEAT, Config
+
+logger = logging.getLogger(__name__)
 
 PORTS_TRIED = 10
 DISK_BYTES_MIN = 2_000_000_000
@@ -50,7 +52,7 @@ def check_place(config: Config, application: str, streams: Iterable[str]) -> Non
         )
 
 
-def start_airflow(config: Config, say: Callable[[str], None], port: int | None) -> Running:
+def start_airflow(config: Config, port: int | None) -> Running:
     """Starts Airflow, unless it is running; on the next free port if the usual one is in use and
     none was requested.
 
@@ -58,19 +60,18 @@ def start_airflow(config: Config, say: Callable[[str], None], port: int | None) 
         ResourceError: it does not start.
     """
     if running(config) is not None or port is not None:
-        return up(config, port=port, listener=Lines(say))
+        return up(config, port=port)
     for candidate in range(PORT_DEFAULT, PORT_DEFAULT + PORTS_TRIED):
         if _is_free(candidate):
-            return up(config, port=candidate, listener=Lines(say))
-        say(f"port {candidate} is in use")
-    return up(config, listener=Lines(say))
+            return up(config, port=candidate)
+        logger.info(f"port {candidate} is in use")
+    return up(config)
 
 
 def begin_afresh(
     config: Config,
     streams: Iterable[str],
     application: str,
-    say: Callable[[str], None],
 ) -> None:
     """Deletes what earlier demos have left: streams, replays, results, ledger, Airflow's database.
 
@@ -103,7 +104,7 @@ def begin_afresh(
             "delete it",
             hint="Run without --fresh, or with another state folder (REWINDOW_STATE).",
         )
-    say(f"deleting what earlier demos left in {config.state}")
+    logger.info(f"deleting what earlier demos left in {config.state}")
     down(config)
     for path in (*(config.state / name for name in _OURS), *config.state.entries("ledger*")):
         if path.is_file():

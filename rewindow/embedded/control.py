@@ -4,12 +4,13 @@ commands.
 
 from __future__ import annotations
 
+import logging
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,8 +29,9 @@ from rewindow.embedded.processes import is_alive, session, signal_all, started_a
 from rewindow.embedded.sqlite import write_local_settings
 from rewindow.embedded.status import FAILED, READY, SupervisorStatus, read_status
 from rewindow.errors import InputError, ResourceError
-from rewindow.progress.listener import Listener, Silent
 from rewindow.settings.config import Config
+
+logger = logging.getLogger(__name__)
 
 _READY_SECONDS_MAX = 300.0
 _STOP_SECONDS_MAX = 40.0
@@ -43,7 +45,7 @@ class Running:
     password_file: Path
 
 
-def up(config: Config, port: int | None = None, listener: Listener | None = None) -> Running:
+def up(config: Config, port: int | None = None) -> Running:
     """Starts Airflow on loopback, unless it is running, and returns its address.
 
     It returns only when a triggered task would run immediately (20 to 40 s). If Airflow is running
@@ -52,13 +54,11 @@ def up(config: Config, port: int | None = None, listener: Listener | None = None
     Args:
         config: the current settings; Airflow's home is `<state>/airflow`.
         port: port of web pages and API; by default the port of the last start.
-        listener: receives the progress; by default events are discarded.
 
     Raises:
         InputError: the port is invalid, or DAGs and plugin are missing.
         ResourceError: Airflow is not installed, the port is in use, or a component does not start.
     """
-    say = (listener or Silent()).note
     airflow_version()
     if port is not None and not 1 <= port <= 65535:
         raise InputError(f"port {port} is out of range, allowed is 1 to 65535")
@@ -66,12 +66,12 @@ def up(config: Config, port: int | None = None, listener: Listener | None = None
     status = running(config)
     if status is None:
         _end_leftovers(config)
-        _start(config, port or port_of(config), say)
+        _start(config, port or port_of(config))
     else:
-        say(f"Airflow is already running at {address(status.port)}")
+        logger.info(f"Airflow is already running at {address(status.port)}")
         if port not in (None, status.port):
-            say(f"Port {port} was not taken: run `rewindow down` first to move it.")
-    _wait_until_ready(config, say)
+            logger.info(f"Port {port} was not taken: run `rewindow down` first to move it.")
+    _wait_until_ready(config)
     current = running(config)
     return Running(
         address(current.port if current else port or port_of(config)),
@@ -115,13 +115,13 @@ def run_airflow(config: Config, arguments: Sequence[str]) -> int:
     return subprocess.run(command, env=airflow_environment(config), check=False).returncode
 
 
-def _start(config: Config, port: int, say: Callable[[str], None]) -> None:
+def _start(config: Config, port: int) -> None:
     refuse_port_in_use(port)
     home = airflow_home(config)
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     (home / "port").write_text(str(port))
     write_local_settings(home)
-    say(
+    logger.info(
         f"Starting Airflow {airflow_version()} at {address(port)}; its log: "
         f"{home / 'supervisor.log'}"
     )
@@ -140,7 +140,7 @@ def _start(config: Config, port: int, say: Callable[[str], None]) -> None:
         raise ResourceError("supervisor did not start", hint=_log_hint(config))
 
 
-def _wait_until_ready(config: Config, say: Callable[[str], None]) -> None:
+def _wait_until_ready(config: Config) -> None:
     began = time.monotonic()
     last = ""
 
@@ -155,7 +155,7 @@ def _wait_until_ready(config: Config, say: Callable[[str], None]) -> None:
             )
         if status.state != READY and status.message != last:
             last = status.message
-            say(f"{time.monotonic() - began:.0f} s: {last}")
+            logger.info(f"{time.monotonic() - began:.0f} s: {last}")
         return status.state == READY and not unwell(address(status.port))
 
     if not wait_until(is_ready, _READY_SECONDS_MAX, every_seconds=0.2):

@@ -4,12 +4,13 @@ starts it.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from rewindow.embedded.api import unwell
@@ -25,8 +26,11 @@ from rewindow.embedded.processes import (
 from rewindow.embedded.readiness import make_ready
 from rewindow.embedded.status import FAILED, READY, STARTING, SupervisorStatus
 from rewindow.processes.file_lock import file_lock
+from rewindow.progress.messages import messages_shown
 from rewindow.sequences import excluding
 from rewindow.settings.config import Config
+
+logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.3
 _STOP_SECONDS = 4.0
@@ -147,19 +151,19 @@ class Supervisor:
         for component in self.components:
             dead_sessions |= component.dead_sessions
         if dead_sessions and (ended := end_orphans(dead_sessions)):
-            say(f"ended {len(ended)} processes that a dead component left behind")
+            logger.info(f"ended {len(ended)} processes that a dead component left behind")
         _reap_adopted({component.process.pid for component in self.components if component.process})
 
     def _stop(self) -> None:
         """Ends everything, the tasks first. They report to the API server that they resume later,
         in the same try.
         """
-        say("stopping")
+        logger.info("stopping")
         self._cancelled.set()
         servers = [component for component in self.components if component.name == API_SERVER]
         self._terminate(excluding(self.components, servers))
         if workers := busy_workers(os.getpid()):
-            say(f"ending {len(workers)} tasks, which go on after the next start")
+            logger.info(f"ending {len(workers)} tasks, which go on after the next start")
             signal_all(workers, signal.SIGTERM)
             wait_until(lambda: not set(workers) & set(busy_workers(os.getpid())), _TASK_SECONDS)
         self._terminate(servers)
@@ -169,7 +173,7 @@ class Supervisor:
                 signal_all(descendants(os.getpid()), signal.SIGKILL)
                 wait_until(self._all_gone, _SETTLE_SECONDS)
         (self.home / "supervisor.json").unlink(missing_ok=True)
-        say("stopped")
+        logger.info("stopped")
 
     def _terminate(self, components: list[Component]) -> None:
         pids = (component.process.pid for component in components if component.process)
@@ -198,12 +202,7 @@ class Supervisor:
             )
             status.write(self.home)
         if message:
-            say(message)
-
-
-def say(line: str) -> None:
-    """Writes a line with the time to the supervisor's log (its standard output)."""
-    print(f"{datetime.now(UTC).isoformat(timespec='seconds')} {line}", flush=True)
+            logger.info(message)
 
 
 def main() -> int:
@@ -212,9 +211,12 @@ def main() -> int:
     config = Config.load()
     if os.fork():
         os._exit(0)  # The caller continues; the supervisor is detached.
-    with file_lock(airflow_home(config) / "supervisor.lock", wait=False) as is_ours:
+    with (
+        file_lock(airflow_home(config) / "supervisor.lock", wait=False) as is_ours,
+        messages_shown(partial(print, flush=True), "%(asctime)s %(message)s"),
+    ):
         if not is_ours:
-            say("another supervisor runs for this home")
+            logger.info("another supervisor runs for this home")
             return 0
         return Supervisor(config).run()
 

@@ -11,6 +11,7 @@ after group.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -42,6 +43,8 @@ from rewindow.windows import WindowRange
 if TYPE_CHECKING:
     from rewindow.engine.computation import GroupResult
 
+logger = logging.getLogger(__name__)
+
 FIRST_GROUP_TUPLES = 2_000_000
 Crash = Callable[[Step, int], None]
 
@@ -55,7 +58,6 @@ class Attempt:
         engine: creates the engine that computes the windows; called with the fenced outputs and
             facts.
         tell: called with every committed group.
-        say: called with lines of progress for users.
         stop: returns whether the user asked to stop; checked after each group.
         crash: called at every step of the protocol, with the number of the group; may end the
             process.
@@ -69,7 +71,6 @@ class Attempt:
         engine: Callable[[Mapping[str, FencedTable]], Engine],
         *,
         tell: Callable[[Progress], None] = lambda progress: None,
-        say: Callable[[str], None] = lambda line: None,
         stop: Callable[[], bool] = lambda: False,
         crash: Crash | None = None,
         open_table: Callable[[Location], Log] = Table.open,
@@ -82,7 +83,6 @@ class Attempt:
         self._make_engine = engine
         self._open_table = open_table
         self._tell = tell
-        self._say = say
         self._stop = stop
         self._crash = crash or partial(crash_point, attempt=epoch)
         self._held = RetainedFiles(folder_of(root / CHECKPOINTS), epoch)
@@ -105,7 +105,6 @@ class Attempt:
             self.app,
             self.root,
             self.epoch,
-            self._say,
             self._open_table,
         )
         self._held.clear(stored.state_leaves(takeover.checkpoints.table))
@@ -134,7 +133,7 @@ class Attempt:
                 if resume.restore
                 else "the start state"
             )
-            self._say(f"resumed from {at}, next window {plan.window_of(resume.first)}")
+            logger.info(f"resumed from {at}, next window {plan.window_of(resume.first)}")
         if not plan.mode.may_lose:
             return states
         self._unseen = unseen_windows(plan, takeover)
@@ -145,7 +144,6 @@ class Attempt:
             takeover,
             engine=engine,
             epoch=self.epoch,
-            say=self._say,
             skip=skip,
         )
         if skip and resume.first > len(plan.range):
@@ -190,7 +188,6 @@ class Attempt:
             sizer=self._sizer(windows, tuples, size_max=None),
             save=save,
             crash=crash,
-            say=self._say,
         )
         return warm_up.run(takeover.warmed_up)
 
@@ -334,12 +331,12 @@ class Attempt:
         windows = f"windows {group.first} to {group.last}"
         for port in ports:
             if port.direction == "dropped" and port.tuples:
-                self._say(
+                logger.info(
                     f"nothing reads port {port.port}: {port.tuples:,} tuples of {windows} are "
                     "dropped"
                 )
             if port.direction == "error" and port.tuples:
-                self._say(
+                logger.info(
                     f"error port {port.port}: {port.tuples:,} tuples of {windows} are stored as "
                     "errors"
                 )

@@ -16,6 +16,7 @@ Rules: R93
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
@@ -44,6 +45,8 @@ from rewindow.tuple_engine.failing import TUPLE_KEY, TuplesFailed, error_text
 from rewindow.tuple_engine.frames import EMITTED, tuple_key
 from rewindow.windows import WindowRange
 
+logger = logging.getLogger(__name__)
+
 JOBS_MAX = 40
 """Most computations of a group to find the failing tuples of one window."""
 _WINDOW = "window_id"
@@ -61,7 +64,6 @@ class FailingTuples:
 
     Args:
         planned: the replay, its application and tables, and the attempt's epoch.
-        report: receives progress messages.
         hint: hint of the error if the search ends without a result.
     """
 
@@ -69,13 +71,11 @@ class FailingTuples:
         self,
         spark: SparkSession,
         planned: PlannedAttempt,
-        report: Callable[[str], None],
         hint: str,
     ) -> None:
         self._spark = spark
         self._planned = planned
         self._tables = planned.app.failing
-        self._report = report
         self._hint = hint
         self._committed: dict[PortHandle, pa.Table] = {}
         self._known: dict[PortHandle, pa.Table] = {}
@@ -186,7 +186,7 @@ class FailingTuples:
                 hint=self._hint,
             )
         # A search commits nothing for a long time; its lines show that the attempt is not stuck.
-        self._report(
+        logger.info(
             f"searching window {window} for failing tuples: its commit group is computed again, "
             f"{self._jobs} of at most {JOBS_MAX} times"
         )
@@ -361,7 +361,7 @@ class FailingTuples:
         window = rows[_WINDOW][0].as_py()
         is_staged = window >= self._planned.plan.first
         place = f"stored in {handle}" if is_staged else "left out of the warm-up"
-        self._report(
+        logger.info(
             f'operator "{node.name}" fails for {quantity(rows.num_rows, "tuple")}, {place}; the '
             f"first is in window {window}, {rows[POSITION][0]} ({rows[DETAIL][0]})"
         )

@@ -4,6 +4,7 @@ each result once.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -57,6 +58,8 @@ from rewindow.storage.layout import MEASURES
 from rewindow.tuple_engine.frames import EMITTED, emitted_frames, states_after
 from rewindow.windows import Grid, WindowRange
 
+logger = logging.getLogger(__name__)
+
 SMALL_TUPLES = 200_000
 """Groups up to this number of tuples are computed in one task per output, because more tasks cost
 more than they save, and without whole-stage code generation: generated code contains the group's
@@ -82,7 +85,6 @@ class GroupRunner:
         states: loads and saves states.
         next_steps: hint for an error in an operator's code.
         asked: output name to the measures that are computed with the digests.
-        say: called with lines of progress for users.
     """
 
     def __init__(
@@ -93,7 +95,6 @@ class GroupRunner:
         states: SizedStates,
         next_steps: str = "",
         asked: Mapping[str, Sequence[AskedMeasure]] = NO_MEASURES,
-        say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self._spark = spark
         self._next_steps = next_steps
@@ -105,10 +106,9 @@ class GroupRunner:
         self._tuples = 0
         self._is_small = False
         self._order = app.order()
-        self._failing = FailingTuples(spark, planned, report=say, hint=next_steps)
-        self._shared = SharedPasses(app, self._failing.without, say)
+        self._failing = FailingTuples(spark, planned, hint=next_steps)
+        self._shared = SharedPasses(app, self._failing.without)
         self._asked = asked
-        self._say = say
         self._cache = GroupCache(spark, planned.root, planned.epoch, arrange=self._in_one_task)
         self._aggregates: dict[str, tuple[list[Column], list[Column]]] = {}
         self._staged = app.staged()
@@ -271,7 +271,7 @@ class GroupRunner:
             self._asked = NO_MEASURES
             self._aggregates.clear()
             digests = self._digested(outputs)
-            self._say(
+            logger.warning(
                 "from now on the gate computes the measures, since Spark fails to compute one: "
                 f"{as_rewindow_error(error).primary}"
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
@@ -25,10 +26,11 @@ from rewindow.names import whole_replay
 from rewindow.operators import TupleOperator
 from rewindow.processes.identity import Launcher, process_identity
 from rewindow.progress.job_lines import ReplayProgress
+from rewindow.progress.messages import MessageHandler
 from rewindow.recovery import Plan
 from rewindow.settings.config import Config
 from rewindow.spark.executors import check_executors, check_shared, send_code
-from rewindow.spark.job import StopRequest, as_rewindow_error, end_group, say
+from rewindow.spark.job import StopRequest, as_rewindow_error, end_group, print_line
 from rewindow.spark.session import spark_session
 from rewindow.spark.transient_errors import has_lost_jvm
 from rewindow.storage import Table
@@ -36,6 +38,8 @@ from rewindow.storage.layout import FACTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
 
 
 def replay(replay_id: str, epoch: int) -> dict[str, Any]:
@@ -102,7 +106,7 @@ def _stuck(ledger: Ledger, plan: Plan, epoch: int, words: str) -> None:
     """
     words = f"attempt {epoch} of replay {plan.replay_id} is stuck: {words}"
     if plan.mode.may_lose:
-        say(f"warning: {words}; it is not ended, because that would lose windows")
+        logger.warning(f"{words}; it is not ended, because that would lose windows")
         return
     *before, own = ledger.attempts.of(plan.replay_id)
     furthest = max((attempt.mark or 0 for attempt in before), default=0)
@@ -189,18 +193,18 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
     watchdog = Watchdog(settings.stuck_seconds, settings.stuck_factor, plan.group_seconds, on_stuck)
 
     def report(progress: Progress) -> None:
-        say(ReplayProgress(replay_id, epoch, **vars(progress)).line())
+        print_line(ReplayProgress(replay_id, epoch, **vars(progress)).line())
         watchdog.committed(progress.seconds)
         if progress.mark == progress.of:
             watchdog.stop()
 
-    def tell(line: str) -> None:
-        say(line)
-        watchdog.printed(line)
-
+    messages = MessageHandler(watchdog.printed)
+    # The watchdog's own warning is not progress.
+    messages.addFilter(lambda record: record.name != __name__)
+    logging.getLogger("rewindow").addHandler(messages)
     stop.listen()
     watchdog.start()
-    measures = replay_measures(config.expectations, plan, loaded.app, say=say)
+    measures = replay_measures(config.expectations, plan, loaded.app)
     attempt = spark_attempt(
         PlannedAttempt(plan, loaded.app, config.replay_root(replay_id), epoch=epoch),
         ledger,
@@ -209,7 +213,6 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
         measures=measures,
         file_bytes=config.replay.file_bytes,
         tell=report,
-        say=tell,
         stop=stop,
     )
     try:

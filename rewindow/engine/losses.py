@@ -6,7 +6,7 @@ Rules: R15, X2
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
 from datetime import UTC, datetime
 from functools import reduce
 
@@ -23,6 +23,8 @@ from rewindow.recovery import Plan
 from rewindow.storage.layout import FACTS
 from rewindow.windows import WindowRange, to_ranges
 
+logger = logging.getLogger(__name__)
+
 
 def record_losses(
     plan: Plan,
@@ -30,7 +32,6 @@ def record_losses(
     takeover: Takeover,
     engine: Engine,
     epoch: int,
-    say: Callable[[str], None],
     skip: SkipResult | None,
 ) -> None:
     """Commits facts about lost windows, windows missing from the states, and the seals that a crash
@@ -42,7 +43,6 @@ def record_losses(
         takeover: the fenced tables.
         engine: computes missing seals.
         epoch: epoch of the attempt.
-        say: called with lines of progress for users.
         skip: the states after a skip, None if the states include all windows.
     """
     facts = takeover.tables[FACTS]
@@ -58,7 +58,6 @@ def record_losses(
             takeover,
             rows=rows,
             skip=skip,
-            say=say,
         )
     if facts.done < started:
         _add_losses(plan, app, takeover, engine=engine, rows=rows)
@@ -67,7 +66,7 @@ def record_losses(
     given_up = takeover.resume.lost.keys() & app.staged()
     if given_up:
         mark = min(takeover.resume.lost[name][0] for name in given_up)
-        say(
+        logger.info(
             f"at most once: windows {plan.window_of(mark)} to {windows.last} were in progress and "
             "are given up"
         )
@@ -106,7 +105,6 @@ def _add_skip(
     takeover: Takeover,
     rows: GroupFacts,
     skip: SkipResult,
-    say: Callable[[str], None],
 ) -> None:
     """Adds the windows that are in outputs but missing from the states, and the tuples that were
     dropped from the states.
@@ -117,14 +115,16 @@ def _add_skip(
     for name in skip.states:
         rows.add_skip(name, lacking, skip.dropped.get(name, WindowFacts.empty()))
     if len(lacking) and skip.states:
-        say(
+        logger.info(
             f"at most once: windows {', '.join(map(str, to_ranges(lacking)))} are kept in the "
             "outputs, but missing from the state"
         )
     for name, dropped in skip.dropped.items():
         if dropped.rows.num_rows:
             where = f"windows {dropped.ids[0]} to {dropped.ids[-1]}"
-            say(f"{name} dropped {dropped.tuples:,} tuples of {where} that waited in its state")
+            logger.info(
+                f"{name} dropped {dropped.tuples:,} tuples of {where} that waited in its state"
+            )
 
 
 def unseen_windows(plan: Plan, takeover: Takeover) -> list[WindowRange]:

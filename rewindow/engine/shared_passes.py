@@ -6,6 +6,7 @@ Rules: O97, X40
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
@@ -20,6 +21,8 @@ from rewindow.tuple_engine.emission_order import EmissionOrder
 from rewindow.tuple_engine.frames import EMITTED, pass_of
 from rewindow.tuple_engine.passes import Pass
 
+logger = logging.getLogger(__name__)
+
 
 class SharedPasses:
     """The passes of the cycles and chains of a graph.
@@ -27,7 +30,6 @@ class SharedPasses:
     Args:
         app: the application.
         without_failing: returns the tuples of an input port that are not quarantined.
-        report: receives progress messages.
 
     Attributes:
         units: operators by pass, in topological order.
@@ -38,11 +40,9 @@ class SharedPasses:
         self,
         app: Application,
         without_failing: Callable[[Node, str, DataFrame], DataFrame],
-        report: Callable[[str], None],
     ) -> None:
         self._app = app
         self._without_failing = without_failing
-        self._report = report
         self.order = EmissionOrder(app.whole or app)
         self.units = units_of(app)
         self.unseen = inside_units(app, self.units)
@@ -108,7 +108,7 @@ class SharedPasses:
             for name in shared.members:
                 del self._passes[name]
             *names, last = shared.members
-            self._report(
+            logger.info(
                 f"{', '.join(names)} and {last} run in separate passes: {foreign.operator} emits "
                 "tuples of other keys"
             )

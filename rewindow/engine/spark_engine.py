@@ -4,6 +4,7 @@ windows.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 
     from rewindow.ledger import Ledger
 
+logger = logging.getLogger(__name__)
+
 
 def spark_attempt(
     planned: PlannedAttempt,
@@ -69,7 +72,6 @@ def spark_attempt(
         file_bytes: see SparkEngine.
         listeners: see Attempt.
     """
-    say = listeners.get("say", lambda line: None)
 
     def engine(tables: Mapping[str, FencedTable]) -> SparkEngine:
         send_modules(application_modules())
@@ -79,7 +81,6 @@ def spark_attempt(
             tables,
             inline_state_bytes=inline_state_bytes,
             measures=measures,
-            say=say,
             file_bytes=file_bytes,
         )
 
@@ -96,7 +97,6 @@ class SparkEngine:
         inline_state_bytes: states above this size are stored in files.
         measures: output name to the measures of its suite; where possible they are computed
             together with the digests.
-        say: called with lines of progress for users.
         file_bytes: small files of an output are joined up to this size.
     """
 
@@ -107,7 +107,6 @@ class SparkEngine:
         tables: Mapping[str, FencedTable],
         inline_state_bytes: int,
         measures: Measures = NO_MEASURES,
-        say: Callable[[str], None] = lambda line: None,
         file_bytes: int = FILE_BYTES,
     ) -> None:
         plan = planned.plan
@@ -116,7 +115,6 @@ class SparkEngine:
         state = state_folder(root)
         self._tables = tables
         self._app = app = planned.app
-        self._say = say
         self._folder = f"{epoch}-{len(plan.range)}"
         self._file_bytes = file_bytes
         self._inputs = open_inputs(plan, state)
@@ -160,7 +158,6 @@ class SparkEngine:
             states=states,
             next_steps=next_steps(plan),
             asked=asked,
-            say=say,
         )
         self._committed = Committed(plan, root, epoch, runner=self._runner, tables=tables)
 
@@ -241,10 +238,10 @@ class SparkEngine:
                     output.sorted_by if output else (),
                 )
             except OSError as error:
-                self._say(f"small files of {name} were not joined: {error}")
+                logger.warning(f"small files of {name} were not joined: {error}")
                 continue
             if fewer:
-                self._say(f"{name}: small files were joined, the table has {fewer:,} files less")
+                logger.info(f"{name}: small files were joined, the table has {fewer:,} files less")
 
     def clear_scratch(self) -> None:
         """Deletes the scratch files."""

@@ -14,6 +14,7 @@ Rules: R7
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -26,6 +27,8 @@ from rewindow.state import checkpoints as stored
 from rewindow.storage import FencedTable, Log, Table, fence, position
 from rewindow.storage.layout import CHECKPOINTS, FACTS, STARTED, app_id
 from rewindow.storage.staged_marks import held_marks
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,6 @@ def take_over(
     app: Application,
     root: Location,
     epoch: int,
-    say: Callable[[str], None],
     open_table: Callable[[Location], Log] = Table.open,
 ) -> Takeover:
     """Fences every table of a replay, the checkpoints first, and returns where to resume.
@@ -67,7 +69,6 @@ def take_over(
         app: its application.
         root: folder of the replay's tables.
         epoch: epoch of this attempt.
-        say: called with lines of progress for users.
         open_table: opens a table at its newest snapshot.
 
     Raises:
@@ -92,7 +93,7 @@ def take_over(
     # after this one has chosen from them.
     checkpoints = take(CHECKPOINTS, CHECKPOINTS)
     started = take(CHECKPOINTS, STARTED) if plan.mode.may_lose else None
-    restorer = _Restorer(plan, app, checkpoints, started=started.done if started else 0, say=say)
+    restorer = _Restorer(plan, app, checkpoints, started=started.done if started else 0)
     if plan.mode.may_repeat:
         positions = {}
         # The facts are read first: `held_marks` ignores tables with an older epoch than the facts,
@@ -146,7 +147,6 @@ class _Restorer:
     app: Application
     checkpoints: FencedTable
     started: int
-    say: Callable[[str], None]
 
     def newest(self, done: Mapping[str, int]) -> tuple[Resume, stored.Checkpoint | None]:
         """Loads the newest checkpoint that the mode allows. If it is damaged, an older one is used.
@@ -180,7 +180,7 @@ class _Restorer:
             checkpoint = stored.load(self.checkpoints.table, mark)
             self._check_operators(checkpoint)
         except CheckpointError as error:
-            self.say(f"{error.primary}; trying an older one")
+            logger.warning(f"{error.primary}; trying an older one")
             return None
         return checkpoint
 
@@ -205,7 +205,7 @@ class _Restorer:
             f"the checkpoint at window {self.plan.window_of(newest)} is damaged, missing or ahead "
             "of the tables"
         )
-        self.say(f"{lost}; {older} is restored, so {cost}")
+        logger.warning(f"{lost}; {older} is restored, so {cost}")
 
     def _check_operators(self, checkpoint: stored.Checkpoint) -> None:
         wanted = set(stateful_operators(self.app))

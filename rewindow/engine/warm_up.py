@@ -8,6 +8,7 @@ Rules: W63
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from rewindow.state import checkpoints as stored
 from rewindow.state.files import States
 from rewindow.storage import Table
 from rewindow.windows import WindowRange
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,6 @@ class WarmUp:
     sizer: GroupSizer
     save: Callable[[int, States], None]
     crash: Callable[[int], None]
-    say: Callable[[str], None]
 
     def run(self, from_checkpoint: stored.Checkpoint | None) -> States:
         """Computes the windows before the range and returns the state after them.
@@ -60,7 +62,7 @@ class WarmUp:
             states = self._compute(WindowRange(window, end), states)
             self.save(end, states)
             self.sizer.took(end - window + 1, time.monotonic() - began)
-            self.say(f"warm-up: windows {window} to {end} of {last}")
+            logger.info(f"warm-up: windows {window} to {end} of {last}")
             window = end + 1
             number = number + 1
             self.crash(number)
@@ -68,7 +70,7 @@ class WarmUp:
 
     def _begin(self, checkpoint: stored.Checkpoint | None) -> tuple[int, States]:
         if checkpoint is not None:
-            self.say(f"warm-up continues after window {checkpoint.window}")
+            logger.info(f"warm-up continues after window {checkpoint.window}")
             return checkpoint.window + 1, checkpoint.states
         start = self.plan.start
         assert start.warm_up_first is not None, "a warm-up has a first window"

@@ -4,7 +4,9 @@ started again.
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
 
 from rewindow.errors import Interrupted, RewindowError
 from rewindow.launcher.attempts import (
@@ -21,8 +23,11 @@ from rewindow.ledger.replays import RUNNABLE
 from rewindow.names import container_id
 from rewindow.planning.containers import unfinished
 from rewindow.progress.listener import Labelled, Listener, Silent
+from rewindow.progress.messages import pass_on
 from rewindow.recovery import Plan
 from rewindow.settings.config import Config
+
+logger = logging.getLogger(__name__)
 
 TRIES = 3
 
@@ -63,15 +68,18 @@ def _run_to_end(
     *,
     again: bool,
     crash: str | None,
+    label: str = "",
 ) -> Outcome | None:
+    """Runs the attempts of a replay or of one container, whose messages then have a label."""
+    read_line = partial(pass_on, listener=listener, label=label)
     while True:
         submission = begin_attempt(config, replay_id, crash, again=again)
         if submission is None:
             return None
         if submission.replay_id != replay_id:
-            listener.note(f"container {submission.replay_id.partition('@')[2]}")
+            logger.info(f"container {submission.replay_id.partition('@')[2]}")
         with listener.job():
-            outcome = run(submission, listener.line)
+            outcome = run(submission, read_line)
         note_kill(config, submission, outcome)
         if outcome.exit_code == 0 and submission.replay_id == replay_id:
             return outcome
@@ -82,7 +90,7 @@ def _run_to_end(
             raise failure(outcome)
         again = False
         first_line = (outcome.message.splitlines() or ["without a message"])[0]
-        listener.warn(f"attempt {submission.epoch} ended: {first_line}; resuming")
+        logger.warning(f"{label}attempt {submission.epoch} ended: {first_line}; resuming")
 
 
 def _check_interrupt(replay_id: str) -> None:
@@ -127,6 +135,7 @@ def _run_together(
                         Labelled(container.name, listener),
                         again=again,
                         crash=crash,
+                        label=f"{container.name}: ",
                     )
             if not running:
                 return
@@ -173,7 +182,7 @@ def run_plain(
                     crash=crash,
                     quick=quick,
                 ),
-                receiver.line,
+                partial(pass_on, listener=receiver),
             )
         if outcome.exit_code == 0:
             return outcome

@@ -7,6 +7,7 @@ state folder and the Spark master; it reads all other settings from the file.
 
 from __future__ import annotations
 
+import logging
 import socket
 from dataclasses import dataclass
 from typing import Any, Unpack
@@ -20,6 +21,7 @@ from rewindow.names import check_whole, whole_replay
 from rewindow.planning import PlanPreview, ReplayRequest, create_replay, draft_plan
 from rewindow.planning.request import ReplayOptions
 from rewindow.progress.listener import Listener, Silent
+from rewindow.progress.steps import watched
 from rewindow.publication.actions import PublicationAction
 from rewindow.publication.result import PublicationResult
 from rewindow.recording.inventory import check_unneeded
@@ -30,6 +32,8 @@ from rewindow.sequences import quantity
 from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.stream_settings import check_recorded_settings
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -146,13 +150,13 @@ def _run(
     crash: str | None,
 ) -> ReplayResult:
     windows = f"{quantity(len(planned.range), 'window')} {planned.range}"
-    listener.note(f"replay {planned.replay_id}: {windows}, {planned.mode_words}")
+    logger.info(f"replay {planned.replay_id}: {windows}, {planned.mode_words}")
     for text in planned.warnings:
-        listener.warn(f"warning: {text}")
+        logger.warning(text)
     outcome = run_attempts(config, planned.replay_id, listener, again=again, crash=crash)
     row = Ledger.open(config.ledger_url).replays.get(planned.replay_id)
     if outcome is None:
-        listener.note(
+        logger.info(
             f"it was computed before and is {row.state}: nothing is left to do; for a new one use "
             "another --id"
         )
@@ -335,17 +339,16 @@ def _publication(
     receiver = listener or Silent()
     if crash is None:
         try:
-            with receiver.job():
+            with receiver.job(), watched(receiver.line):
                 return run_action(
                     act,
                     config,
                     replay_id,
-                    say=receiver.line,
                     accept=accept,
                     leave_out_damaged=leave_out_damaged,
                 )
         except SparkNeeded as needed:
-            receiver.note(f"{needed}: starting Spark")
+            logger.info(f"{needed}: starting Spark")
     flags = {
         "--undo": act is PublicationAction.UNDO,
         "--withdraw": act is PublicationAction.WITHDRAW,

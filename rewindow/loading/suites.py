@@ -28,10 +28,11 @@ Rules: R14 (docs/rules/recovery.md)
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,8 @@ from rewindow.names import check_suite
 from rewindow.recovery import Plan
 from rewindow.sequences import names_of
 from rewindow.version import PACKAGE
+
+logger = logging.getLogger(__name__)
 
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "rewindow.expectations")
 EVERY_OUTPUT = "every_output"
@@ -143,7 +146,6 @@ def replay_measures(
     folder: Path,
     plan: Plan,
     app: Application,
-    say: Callable[[str], None],
 ) -> dict[str, tuple[Measure, ...]]:
     """Returns the measures of each output's windows, those of every output first, with their values
     filled in.
@@ -152,7 +154,6 @@ def replay_measures(
 
     Args:
         folder: the project's expectations.
-        say: called with a line for the user.
     """
     found: dict[str, tuple[Measure, ...]] = {}
     for output in plan.outputs:
@@ -161,7 +162,9 @@ def replay_measures(
             suite = suite_for(folder, output.suite, may_be_empty=output.errors)
             own = [measure.bound(known) for measure in suite.measures]
         except RewindowError as error:
-            say(f'measures of output "{output.name}" are left to the gate: {error.primary}')
+            logger.warning(
+                f'measures of output "{output.name}" are left to the gate: {error.primary}'
+            )
             own = []
         found[output.name] = (
             *every_output_has(output.key, app.columns(app.outputs[output.name])),

@@ -9,6 +9,7 @@ Rules: H14, H51
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -41,6 +42,8 @@ from rewindow.windows import (
     format_time,
     parse_time,
 )
+
+logger = logging.getLogger(__name__)
 
 PART_TUPLES = 20_000
 """Number of tuples that are read and formatted at once; a window with more tuples is one part."""
@@ -126,7 +129,7 @@ def play(  # noqa: PLR0913 - each is an option of the verb
         first, last: the range, window ids, closed; by default all sealed windows.
         from_time, to_time: the range as times in ISO 8601, half-open: only tuples that arrived in
             it are sent. They override window ids.
-        listener: receives the progress, and warnings about missing windows.
+        listener: receives the progress.
         clock: by default the machine's clock.
 
     Raises:
@@ -157,7 +160,7 @@ def play(  # noqa: PLR0913 - each is an option of the verb
             hint=f"Run: rewindow streams show {stream}",
         )
     if missing := len(asked) - seals.num_rows:
-        listener.warn(
+        logger.warning(
             f"{missing:,} of {quantity(len(asked), 'window')} are not sealed: nothing is "
             "sent for them"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import sys
@@ -10,6 +11,8 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from rewindow.errors import InputError, ResourceError
+
+logger = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
 PORT_MAX = 65_535
@@ -55,13 +58,12 @@ def _send(write: Callable[[memoryview], int], data: bytes) -> None:
 
 
 @contextmanager
-def on_port(port: int, say: Callable[[str], None] = lambda line: None) -> Iterator[Receiver]:
+def on_port(port: int) -> Iterator[Receiver]:
     """Listens on a port of this machine only, waits for one reader, and yields the target that
     sends to it.
 
     Args:
         port: port number; 0 selects a free one.
-        say: called with a line about the port before the wait.
 
     Raises:
         InputError: the port number is invalid.
@@ -79,7 +81,7 @@ def on_port(port: int, say: Callable[[str], None] = lambda line: None) -> Iterat
             hint="Choose another one, or 0.",
         ) from error
     with server:
-        say(f"waiting for a reader on {HOST}:{server.getsockname()[1]}")
+        logger.info(f"waiting for a reader on {HOST}:{server.getsockname()[1]}")
         reader, _ = server.accept()
     with reader:
         reader.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,5 +1,5 @@
-"""Listeners that receive the events of a verb: for a terminal, for a task's log, or without
-output.
+"""Listeners that receive the progress and results of a verb: for a terminal, for a task's log, or
+without output. Messages are logged instead.
 """
 
 from __future__ import annotations
@@ -8,23 +8,17 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-from rewindow.progress.job_lines import is_for_machines, parse_progress, parse_step
+from rewindow.progress.job_lines import parse_progress, parse_step
 
 
 class Listener(Protocol):
-    """Receives all events of a running verb that a user may want to see."""
+    """Receives the progress and the results of a running verb."""
 
     def job(self) -> AbstractContextManager[object]:
         """Returns a context manager that is entered while one job runs."""
 
     def line(self, text: str) -> None:
-        """Receives a line that the job printed: text, or its progress as JSON."""
-
-    def note(self, text: str) -> None:
-        """Receives a message about the job, such as its next step."""
-
-    def warn(self, text: str) -> None:
-        """Receives a message about a problem that does not stop the verb."""
+        """Receives progress as JSON, or a line of the result."""
 
 
 class Lines:
@@ -44,17 +38,15 @@ class Lines:
         progress = parse_step(text)
         self._take(text if progress is None else progress.words)
 
-    note = warn = line
-
 
 class Labelled:
-    """Listener for one of several jobs that run at the same time: labels every line with the name
-    of the job, and formats progress as text.
+    """Listener for one of several jobs that run at the same time: formats progress as text, with
+    the name of the job.
     """
 
-    def __init__(self, name: str, told: Listener) -> None:
+    def __init__(self, name: str, listener: Listener) -> None:
         self._name = name
-        self._told = told
+        self._listener = listener
 
     def job(self) -> AbstractContextManager[object]:
         """See Listener."""
@@ -63,17 +55,9 @@ class Labelled:
     def line(self, text: str) -> None:
         """See Listener."""
         if (progress := parse_progress(text)) is not None:
-            self.note(f"{progress.mark:,} of {progress.of:,} windows are committed")
-        elif text.strip() and not is_for_machines(text):
-            self.note(text)
-
-    def note(self, text: str) -> None:
-        """See Listener."""
-        self._told.note(f"{self._name}: {text}")
-
-    def warn(self, text: str) -> None:
-        """See Listener."""
-        self._told.warn(f"{self._name}: {text}")
+            self._listener.line(
+                f"{self._name}: {progress.mark:,} of {progress.of:,} windows are committed"
+            )
 
 
 class Silent:
@@ -85,5 +69,3 @@ class Silent:
 
     def line(self, text: str) -> None:
         """See Listener."""
-
-    note = warn = line

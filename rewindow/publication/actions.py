@@ -4,11 +4,10 @@ Starts no JVM itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from rewindow.progress.steps import watched
 from rewindow.publication.publish import publish
 from rewindow.publication.result import PublicationResult
 from rewindow.publication.undo import undo, withdraw
@@ -17,6 +16,8 @@ from rewindow.settings.config import Config
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
 
 
 class PublicationAction(StrEnum):
@@ -38,7 +39,6 @@ def run_action(
     act: PublicationAction,
     config: Config,
     replay_id: str,
-    say: Callable[[str], object],
     *,
     spark: SparkSession | None = None,
     accept: str | None = None,
@@ -51,7 +51,6 @@ def run_action(
         act: the action.
         config: current settings.
         replay_id: the replay.
-        say: called with each line of progress and results.
         spark: session for tables that cannot be written without Spark; None: such a table raises
             SparkNeeded.
         accept, who, leave_out_damaged: see publish and undo.
@@ -60,28 +59,20 @@ def run_action(
         RewindowError: see publish, undo and withdraw.
         SparkNeeded: a table cannot be written without Spark.
     """
-    with watched(say):
-        if act is PublicationAction.PUBLISH:
-            result = publish(
-                config,
-                replay_id,
-                spark=spark,
-                accept=accept,
-                who=who,
-                leave_out_damaged=leave_out_damaged,
-                say=say,
-            )
-        else:
-            take_back = undo if act is PublicationAction.UNDO else withdraw
-            result = take_back(
-                config,
-                replay_id,
-                spark=spark,
-                leave_out_damaged=leave_out_damaged,
-                say=say,
-            )
+    if act is PublicationAction.PUBLISH:
+        result = publish(
+            config,
+            replay_id,
+            spark=spark,
+            accept=accept,
+            who=who,
+            leave_out_damaged=leave_out_damaged,
+        )
+    else:
+        take_back = undo if act is PublicationAction.UNDO else withdraw
+        result = take_back(config, replay_id, spark=spark, leave_out_damaged=leave_out_damaged)
     for line in _for_people(result):
-        say(line)
+        logger.info(line)
     return result
 
 

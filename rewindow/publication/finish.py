@@ -7,6 +7,7 @@ finish a publication whose process was killed.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -57,6 +58,8 @@ from rewindow.windows import WindowRange, without
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass
 class Publisher:
@@ -65,7 +68,6 @@ class Publisher:
     Attributes:
         spark: session for tables that cannot be written without Spark; None: such a table raises
             SparkNeeded.
-        say: called with a line of text for each table.
 
     Rows and files are read once per publisher and cached: `_staged` has staged outputs with their
     seals, `_checked` the result of comparing them with the seals, `_verified` the publications
@@ -77,7 +79,6 @@ class Publisher:
     config: Config
     ledger: Ledger
     crash: Crash
-    say: Callable[[str], object] = lambda line: None
     _taken: dict[str, dict[str, str]] = field(default_factory=dict)
     _verified: set[str] = field(default_factory=set)
     _staged: dict[str, StagedOutput] = field(default_factory=dict)
@@ -87,7 +88,7 @@ class Publisher:
         """Finishes a publication that a killed publisher left open. If none of it was committed and
         its source is missing, the publication is withdrawn instead.
         """
-        self.say(
+        logger.info(
             f"publication {publication.number} of replay {publication.replay_id} was left open: "
             "finishing it"
         )
@@ -96,7 +97,7 @@ class Publisher:
         except (TableError, CheckpointError, InputError) as error:
             if any(is_begun(self.config, table.name, publication) for table in publication.tables):
                 raise _unfinishable(publication, error) from error
-            self.say(f"publication {publication.number} is withdrawn: {error.primary}")
+            logger.warning(f"publication {publication.number} is withdrawn: {error.primary}")
             self.ledger.publications.withdraw(publication.number, error.primary)
             return self.ledger.publications.get(publication.number)
 
@@ -122,7 +123,7 @@ class Publisher:
             self._settle_files(publication, table.name)
             self.crash(PublishStep.TABLE_COMMITTED, number)
             self.ledger.publications.mark_done(publication.number, table.name, version)
-            self.say(f"{table.name}: windows {publication.range} replaced, version {version}")
+            logger.info(f"{table.name}: windows {publication.range} replaced, version {version}")
             self.crash(PublishStep.TABLE_MARKED, number)
         self._mark_stale(publication)
         self.crash(PublishStep.SETTLED, 1)
@@ -353,7 +354,7 @@ class Publisher:
         if name not in self._checked:
             files = staged_files(staged)
             if files.unnoted:
-                self.say(
+                logger.info(
                     f"{name}: {files.unnoted} files have no recorded checksum, for example "
                     "because the log of their table was cleaned, so their rows are read and "
                     "compared with the seals"
@@ -378,7 +379,7 @@ class Publisher:
         """
         if self.spark is None:
             raise SparkNeeded(reason)
-        self.say(f"{name}: {reason}, so Spark writes its rows")
+        logger.info(f"{name}: {reason}, so Spark writes its rows")
         return self.spark
 
     def _put_back(self, publication: Publication, name: str) -> None:
@@ -409,7 +410,7 @@ class Publisher:
         copied = sum(1 for file in linked if file.copied)
         rows = sum(file.rows for file in files if file.source is None)
         apart = f", {copied} of them copied from another file system" if copied else ""
-        self.say(f"{name}: {len(linked):,} files linked{apart}, {rows:,} rows written")
+        logger.info(f"{name}: {len(linked):,} files linked{apart}, {rows:,} rows written")
 
     def _mark_stale(self, publication: Publication) -> None:
         """Records the stale ranges that follow from this publication. May be repeated.

@@ -6,12 +6,14 @@ Spark is started only if a table needs it, or if the job was submitted to Spark.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from rewindow.progress.steps import watched
 from rewindow.publication.actions import PublicationAction, run_action
 from rewindow.publication.spark_needed import SparkNeeded
 from rewindow.settings.config import Config
-from rewindow.spark.job import say, tell
+from rewindow.spark.job import print_line
 from rewindow.spark.session import spark_session
 
 
@@ -35,28 +37,19 @@ def run_publication(
         RewindowError: see publish, undo and withdraw.
     """
     config = Config.load()
-    wished = PublicationAction(act)
-    try:
-        result = run_action(
-            wished,
-            config,
-            replay_id,
-            say=say,
-            accept=accept,
-            who=who,
-            leave_out_damaged=leave_out_damaged,
-        )
-    except SparkNeeded:
-        spark = spark_session(config, f"rewindow {act} {replay_id}", quick=True)
-        result = run_action(
-            wished,
-            config,
-            replay_id,
-            say=say,
-            spark=spark,
-            accept=accept,
-            who=who,
-            leave_out_damaged=leave_out_damaged,
-        )
-    tell("publication", **result.to_json())
+    action = partial(
+        run_action,
+        PublicationAction(act),
+        config,
+        replay_id,
+        accept=accept,
+        who=who,
+        leave_out_damaged=leave_out_damaged,
+    )
+    with watched(print_line):
+        try:
+            result = action()
+        except SparkNeeded:
+            spark = spark_session(config, f"rewindow {act} {replay_id}", quick=True)
+            result = action(spark=spark)
     return {"publication": result.to_json()}

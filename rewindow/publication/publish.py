@@ -8,7 +8,7 @@ protocol is described in `rewindow.ledger.publications`, its steps in `rewindow.
 from __future__ import annotations
 
 import getpass
-from collections.abc import Callable
+import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -61,8 +61,9 @@ from rewindow.storage.staged_marks import check_sealed_rows, lost_commits, stage
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+logger = logging.getLogger(__name__)
+
 STATES_MAX = 200
-Say = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,6 @@ def publish(
     who: str | None = None,
     leave_out_damaged: bool = False,
     crash: Crash = crash_point,
-    say: Say = lambda line: None,
 ) -> PublicationResult:
     """Publishes the whole range of a replay. A repeated call has no effect.
 
@@ -108,7 +108,6 @@ def publish(
         leave_out_damaged: whether to remove damaged files from the published tables; their other
             windows are then missing.
         crash: called after each step.
-        say: called with lines of progress for users.
 
     Raises:
         InputError: the replay is unknown, has not ended, or is abandoned; its plan was purged.
@@ -129,10 +128,10 @@ def publish(
         ledger.publications.publishing(names_of(tables)) as unfinished,
         exclusive_publisher(config, plan.application, spark),
     ):
-        publisher = Publisher(spark, config, ledger, crash=crash, say=say)
+        publisher = Publisher(spark, config, ledger, crash=crash)
         rolled = publisher.roll_all_forward(unfinished)
         replay = ledger.replays.get(replay_id)
-        visible = _visible(config, ledger, replay_id, say)
+        visible = _visible(config, ledger, replay_id)
         if visible is not None:
             return result_of(config, ledger, visible, already=True, rolled=rolled)
         checked = check_publishable(
@@ -150,9 +149,7 @@ def publish(
                 publisher.spark_for(table.name, reason)
         check_room(config, publisher.expected(plan, details.staged_versions))
         damage = damaged_now(config, names_of(tables), plan.range)
-        resolve_damage(
-            config, damage, leave_out_damaged, command=f"rewindow publish {replay_id}", say=say
-        )
+        resolve_damage(config, damage, leave_out_damaged, command=f"rewindow publish {replay_id}")
         publication = _open(config, ledger, plan, details, crash)
         crash(PublishStep.OPENED, 1)
         return result_of(config, ledger, publisher.finish(publication), rolled=rolled)
@@ -391,7 +388,6 @@ def _visible(
     config: Config,
     ledger: Ledger,
     replay_id: str,
-    say: Say = lambda line: None,
 ) -> Publication | None:
     """Returns the publication that makes all of a replay visible now, None if there is none.
 
@@ -401,7 +397,9 @@ def _visible(
     if publication is None or ledger.publications.later_overlapping(publication.number):
         return None
     if publication.closed_at and (lacking := tables_lacking(config, publication)):
-        say(f"publication {publication.number} is no longer in table {', '.join(lacking)}")
+        logger.warning(
+            f"publication {publication.number} is no longer in table {', '.join(lacking)}"
+        )
         return None
     return publication
 

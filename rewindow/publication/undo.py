@@ -7,6 +7,7 @@ Both restore tuples, seals and checkpoints of the range to their content without
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -43,7 +44,8 @@ from rewindow.storage.snapshots import snapshot_cache
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Say = Callable[[str], object]
+logger = logging.getLogger(__name__)
+
 _WITHDRAWN = "withdrawn on request"
 
 
@@ -54,13 +56,11 @@ class DamagePolicy:
     Attributes:
         leave_out: whether to leave out the windows of damaged files.
         command: the command to repeat for leaving them out.
-        say: called with a line about the windows that are left out.
         spark_for: called with a table that needs Spark and the reason, before anything is changed.
     """
 
     leave_out: bool
     command: str
-    say: Say
     spark_for: Callable[[str, str], object] = lambda table, reason: None
 
 
@@ -71,7 +71,6 @@ def undo(
     spark: SparkSession | None = None,
     leave_out_damaged: bool = False,
     crash: Crash = crash_point,
-    say: Say = lambda line: None,
 ) -> PublicationResult:
     """Undoes a replay's publications: its range then shows the content that it would have without
     them. A repeated call has no effect.
@@ -83,7 +82,6 @@ def undo(
         leave_out_damaged: whether windows of damaged files, in the current or the restored
             versions, may be missing afterwards.
         crash: called after each step.
-        say: called with lines of progress for users.
 
     Raises:
         SparkNeeded: see publish.
@@ -103,7 +101,7 @@ def undo(
         ledger.publications.publishing(tables) as unfinished,
         exclusive_publisher(config, replay.application, spark),
     ):
-        publisher = Publisher(spark, config, ledger, crash=crash, say=say)
+        publisher = Publisher(spark, config, ledger, crash=crash)
         rolled = publisher.roll_all_forward(unfinished)
         newest = newest_act(ledger, replay)
         if newest.kind == UNDO:
@@ -111,7 +109,6 @@ def undo(
         spare = DamagePolicy(
             leave_out_damaged,
             f"rewindow undo {replay_id}",
-            say,
             spark_for=publisher.spark_for,
         )
         publication = open_undo(
@@ -133,7 +130,6 @@ def withdraw(
     spark: SparkSession | None = None,
     leave_out_damaged: bool = False,
     crash: Crash = crash_point,
-    say: Say = lambda line: None,
 ) -> PublicationResult:
     """Withdraws an unfinished publication or undo of a replay; the tables then show their previous
     content. A repeated call has no effect.
@@ -143,7 +139,7 @@ def withdraw(
     Args:
         config: current settings.
         replay_id: the replay.
-        spark, leave_out_damaged, crash, say: see undo.
+        spark, leave_out_damaged, crash: see undo.
 
     Raises:
         InputError: the replay has no unfinished publication.
@@ -160,7 +156,7 @@ def withdraw(
         ledger.publications.publishing(names) as unfinished,
         exclusive_publisher(config, replay.application, spark),
     ):
-        publisher = Publisher(spark, config, ledger, crash=crash, say=say)
+        publisher = Publisher(spark, config, ledger, crash=crash)
         mine = [act for act in unfinished if act.replay_id == replay_id and act.kind != WITHDRAW]
         rolled = publisher.roll_all_forward(excluding(unfinished, mine))
         if not mine:
@@ -180,7 +176,6 @@ def withdraw(
         spare = DamagePolicy(
             leave_out_damaged,
             f"rewindow publish {replay_id} --withdraw",
-            say,
             spark_for=publisher.spark_for,
         )
         publication = _open_withdrawal(
@@ -300,9 +295,9 @@ def _details(
     before, now = find_damaged(config, taken, restored)
     if before and not spare.leave_out:
         raise damaged_error(before, spare.command)
-    resolve_damage(config, now, spare.leave_out, command=spare.command, say=spare.say)
+    resolve_damage(config, now, spare.leave_out, command=spare.command)
     for entry in before:
-        spare.say(
+        logger.warning(
             f'{entry.table}: windows {entry.windows} of damaged file "{entry.file.name}" cannot be '
             "restored"
         )

@@ -8,6 +8,7 @@ rows that are dropped, doubled, or moved to another window.
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +22,6 @@ import pyarrow as pa
 from rewindow.errors import GateError, InputError
 from rewindow.facts.readers import read_output, staged_seals
 from rewindow.ledger import Ledger
-from rewindow.progress.listener import Listener, Silent
 from rewindow.quality.gate import checkable, suite_of
 from rewindow.quality.planting import LEVELS, Damage, Planted, Row, Rows, Specimen, cut, plant
 from rewindow.quality.window_table import Sources
@@ -32,6 +32,8 @@ from rewindow.storage import query
 from rewindow.storage.layout import event_columns
 from rewindow.storage.results import strength_file
 from rewindow.windows import WindowRange
+
+logger = logging.getLogger(__name__)
 
 WINDOWS = 120
 WINDOWS_MIN = 8
@@ -109,7 +111,6 @@ def strength(
     output: str | None = None,
     *,
     seed: int = 1,
-    listener: Listener | None = None,
 ) -> list[Strength]:
     """Plants damages in copies of a replay's outputs and returns which of them their suites detect.
     Starts no JVM.
@@ -122,7 +123,6 @@ def strength(
         replay_id: a replay that has ended.
         output: name of the only output to examine; all outputs by default.
         seed: selects the windows and the places of damages; the same seed gives the same result.
-        listener: receives lines of progress.
 
     Raises:
         InputError: the id is unknown, or the replay has not ended or has no such output.
@@ -136,7 +136,7 @@ def strength(
             f'replay "{replay_id}" has no output "{output}"',
             hint=f"Its outputs: {known}.",
         )
-    return [_measure(config, plan, staged, seed, listener or Silent()) for staged in outputs]
+    return [_measure(config, plan, staged, seed) for staged in outputs]
 
 
 def damages_of(columns: pa.Schema, width_us: int) -> Iterator[Damage]:
@@ -157,12 +157,11 @@ def _measure(
     plan: Plan,
     output: OutputPlan,
     seed: int,
-    listener: Listener,
 ) -> Strength:
     specimen = _specimen(config, plan, output, seed=seed)
     schema = event_columns(specimen.sources.staged)
     damages = list(damages_of(schema, plan.grid.width_us))
-    listener.line(
+    logger.info(
         f"{output.name}: {len(damages)} damages in windows {specimen.plan.range}, seed {seed}"
     )
     planted = tuple(plant(specimen, damages, seed))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +11,10 @@ from rewindow.progress.listener import Lines
 from rewindow.recording.record import record
 from rewindow.recording.upgrade import upgradable, upgrade_stream
 from rewindow.settings.config import Config
-from rewindow.spark.job import say
+from rewindow.spark.job import print_line
 from rewindow.spark.session import spark_session
+
+logger = logging.getLogger(__name__)
 
 
 def record_job(stream: str, **options: Any) -> dict[str, Any]:
@@ -26,9 +29,9 @@ def record_job(stream: str, **options: Any) -> dict[str, Any]:
     config = Config.load()
     config.stream(stream)
     spark = spark_session(config, f"rewindow record {stream}", quick=True)
-    result = record(spark, config, stream, listener=Lines(say), **options)
+    result = record(spark, config, stream, listener=Lines(print_line), **options)
     for line in result.lines():
-        say(line)
+        logger.info(line)
     return result.to_json()
 
 
@@ -45,5 +48,5 @@ def upgrade_job(names: Sequence[str]) -> dict[str, Any]:
     for name in streams:
         results.append(upgrade_stream(spark, config, name))
         for line in results[-1].lines():
-            say(line)
+            logger.info(line)
     return {"streams": list(map(dataclasses.asdict, results))}

@@ -4,6 +4,7 @@ after another.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,8 @@ from rewindow.recovery import Plan
 from rewindow.repairs.find import RepairStep, find_repairs
 from rewindow.settings.config import Config
 from rewindow.storage import Table
+
+logger = logging.getLogger(__name__)
 
 STARTED_WITHIN = timedelta(minutes=5)
 """An attempt without a process counts as ended after this time."""
@@ -58,7 +61,7 @@ def repair(config: Config, listener: Listener | None = None) -> Repaired:
     done = list[RepairStep]()
     streams = sorted({one.stream for one in find_repairs(config).late})
     for stream in streams:
-        told.note(f"stream {stream}: taking late tuples into their windows")
+        logger.info(f"stream {stream}: taking late tuples into their windows")
         verbs.record(config, stream, reopen=True, listener=told)
     while (found := find_repairs(config)).steps:
         step = found.steps[0]
@@ -70,7 +73,7 @@ def repair(config: Config, listener: Listener | None = None) -> Repaired:
                 hint="Did somebody change its inputs just now? Run the repair again.",
             )
         for reason in step.reasons:
-            told.note(f"{step.application} {step.windows}: {reason}")
+            logger.info(f"{step.application} {step.windows}: {reason}")
         _put_right(config, step, told)
         done.append(step)
     return Repaired(streams, done, found.unknown)
@@ -88,7 +91,7 @@ def _put_right(config: Config, step: RepairStep, told: Listener) -> None:
     }
     left = interrupted(config, step)
     if left:
-        told.note(f"replay {left} of it was interrupted: going on with it")
+        logger.info(f"replay {left} of it was interrupted: going on with it")
         result = verbs.resume(config, left, listener=told)
     else:
         result = verbs.replay(config, step.application, listener=told, **asked)
@@ -108,7 +111,7 @@ def _put_right(config: Config, step: RepairStep, told: Listener) -> None:
             if differs
             else "is the one that was published: what follows stays"
         )
-        told.note(f"{step.application}: the state after window {step.windows.last} {words}")
+        logger.info(f"{step.application}: the state after window {step.windows.last} {words}")
 
 
 def interrupted(config: Config, step: RepairStep) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 from rewindow.errors import Interrupted, RewindowError
 from rewindow.location import location
 from rewindow.processes.parent_death import end_group_with_parent
-from rewindow.progress.job_lines import machine_line
+from rewindow.progress.messages import messages_shown
 from rewindow.spark.heap import exhausted_heap
 from rewindow.spark.job_log import OUTCOME_VARIABLE, hush_pyspark, keep_traceback, where_all_is
 from rewindow.spark.shared_folder import missing_on_executor
@@ -23,6 +24,8 @@ from rewindow.spark.transient_errors import (
     is_passing,
     spark_text,
 )
+
+logger = logging.getLogger(__name__)
 
 RETRY_CODE = 75
 
@@ -37,7 +40,8 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
     end_group_with_parent()
     hush_pyspark()
     try:
-        outcome = {"exit_code": 0, "message": "done", **(work() or {})}
+        with messages_shown(print_line):
+            outcome = {"exit_code": 0, "message": "done", **(work() or {})}
     except RewindowError as error:
         if error.__cause__ is not None:
             keep_traceback(error)
@@ -105,13 +109,8 @@ def _outcome(error: RewindowError) -> dict[str, Any]:
     }
 
 
-def tell(kind: str, /, **facts: Any) -> None:
-    """Prints a line for the process that launched the job."""
-    say(machine_line(kind, **facts))
-
-
-def say(line: str) -> None:
-    """Prints a line for the user."""
+def print_line(line: str) -> None:
+    """Prints a message, or progress for the process that launched the job."""
     print(line, flush=True)
 
 
@@ -141,7 +140,7 @@ class StopRequest:
         if self.asked:
             os._exit(130)
         self.asked = True
-        say("stopping at the end of this commit group; once more to stop at once")
+        logger.info("stopping at the end of this commit group; once more to stop at once")
 
     def __call__(self) -> bool:
         return self.asked

@@ -11,7 +11,8 @@ files themselves are moved to a subfolder of the table.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +32,8 @@ from rewindow.storage.files import file_checksum
 from rewindow.storage.names import open_published
 from rewindow.storage.published_tables import Kind, kind_of
 from rewindow.windows import WindowRange
+
+logger = logging.getLogger(__name__)
 
 KEPT_IN = "_damaged"
 LEFT_OUT = "left out"
@@ -126,7 +129,6 @@ def resolve_damage(
     damage: Sequence[DamagedFile],
     leave_out_damaged: bool,
     command: str,
-    say: Callable[[str], object],
 ) -> None:
     """Raises an error if there are damaged files, or leaves them out if the user asked for that.
 
@@ -139,7 +141,7 @@ def resolve_damage(
         raise damaged_error(damage, command)
     leave_out(config, damage)
     for entry in damage:
-        say(
+        logger.warning(
             f'{entry.table}: windows {entry.windows} of damaged file "{entry.file.name}" are left '
             "out"
         )

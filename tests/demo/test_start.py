@@ -46,14 +46,14 @@ def test_fresh_deletes_only_the_state_of_the_example(config: Config) -> None:
         path = config.state / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("")
-    start.begin_afresh(config, ("flights", "weather"), "flight_delays", lambda line: None)
+    start.begin_afresh(config, ("flights", "weather"), "flight_delays")
     assert sorted(path.name for path in config.state.iterdir()) == ["mine"]
 
 
 def test_fresh_keeps_a_state_folder_with_a_foreign_stream(config: Config) -> None:
     (config.state / "streams" / "clicks").mkdir(parents=True)
     with pytest.raises(InputError, match="--fresh would delete it"):
-        start.begin_afresh(config, ("flights", "weather"), "flight_delays", lambda line: None)
+        start.begin_afresh(config, ("flights", "weather"), "flight_delays")
     assert (config.state / "streams" / "clicks").is_dir()
 
 
@@ -62,7 +62,7 @@ def test_fresh_keeps_a_state_folder_with_a_foreign_replay(config: Config) -> Non
     ledger = Ledger.open(config.ledger_url)
     ledger.replays.create("mine", "clicks_per_page", 1, 2, "exactly_once", {}, "c")
     with pytest.raises(InputError, match='replay "mine" of application "clicks_per_page"'):
-        start.begin_afresh(config, ("flights", "weather"), "flight_delays", lambda line: None)
+        start.begin_afresh(config, ("flights", "weather"), "flight_delays")
     assert Ledger.open(config.ledger_url).replays.find("mine") is not None
 
 

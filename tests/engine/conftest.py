@@ -38,7 +38,6 @@ def attempt(tmp_path: Path, spark: SparkSession) -> Callable[..., Attempt]:
         **replay_options: Any,
     ) -> Attempt:
         stop = replay_options.pop("stop", lambda: False)
-        say = replay_options.pop("say", lambda line: None)
         inline_state_bytes = replay_options.pop("inline_state_bytes", None)
         replay_options = {"group_windows": GROUP, **replay_options}
         plan = create_replay(
@@ -67,7 +66,7 @@ def attempt(tmp_path: Path, spark: SparkSession) -> Callable[..., Attempt]:
             if inline_state_bytes is not None
             else config.replay.inline_state_bytes
         )
-        measures = replay_measures(config.expectations, plan, app, say)
+        measures = replay_measures(config.expectations, plan, app)
         return spark_attempt(
             PlannedAttempt(plan, app, root, epoch),
             ledger,
@@ -75,7 +74,6 @@ def attempt(tmp_path: Path, spark: SparkSession) -> Callable[..., Attempt]:
             inline,
             measures,
             stop=stop,
-            say=say,
             crash=crash,
         )
 

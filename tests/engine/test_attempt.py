@@ -58,11 +58,12 @@ def attempt(attempt: Callable[..., Attempt]) -> Callable[..., Attempt]:
 
 def test_tuples_of_an_unread_port_are_counted_per_window_and_reported(
     attempt: Callable[..., Attempt],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     # Rules: O16, E36
     config: Config = attempt.config  # type: ignore[attr-defined]
-    said: list[str] = []
-    attempt("rejects", "one", group_windows=10, say=said.append).run()
+    caplog.clear()
+    attempt("rejects", "one", group_windows=10).run()
 
     facts = Table.open(config.replay_root("one") / FACTS)
     events = Table.open(config.stream_table("events"))
@@ -84,7 +85,7 @@ def test_tuples_of_an_unread_port_are_counted_per_window_and_reported(
         (t.port, t.tuples) for t in ledger.counts.totals("one") if t.direction == "dropped"
     ] == [("split.negative", sum(wanted.values()))]
     assert ledger.counts.is_whole("one")
-    assert any("nothing reads port split.negative" in line for line in said)
+    assert any("nothing reads port split.negative" in line for line in caplog.messages)
 
 
 def test_input_with_more_tuples_than_its_seals_ends_the_attempt_before_any_commit(
@@ -285,19 +286,20 @@ def test_recovery_happens_as_predicted(
     dies_at: Step,
     words: str,
     attempt: Callable[..., Attempt],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     # Rules: R8
     config: Config = attempt.config  # type: ignore[attr-defined]
     with pytest.raises(Crash):
         attempt("totals", "one", (dies_at, 2), mode=mode).run()
-    said: list[str] = []
-    second = attempt("totals", "one", mode=mode, say=said.append)
+    caplog.clear()
+    second = attempt("totals", "one", mode=mode)
     expected = expect_recovery(config, second.plan)
     assert words in str(expected)
     second.run()
     at_start = expected.restored < second.plan.first
     restored = "the start state" if at_start else f"the checkpoint at window {expected.restored}"
-    assert f"resumed from {restored}, next window {expected.first}" in said
+    assert f"resumed from {restored}, next window {expected.first}" in caplog.messages
     lost = losses_of(
         second.plan,
         Table.open(config.replay_root("one") / FACTS),
@@ -324,6 +326,7 @@ def test_recomputed_windows_are_predicted_after_an_attempt_without_progress(
 @pytest.mark.long
 def test_killed_warm_up_resumes_and_produces_the_state_of_the_whole_stream(
     attempt: Callable[..., Attempt],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     # Rules: W63
     config: Config = attempt.config  # type: ignore[attr-defined]
@@ -332,11 +335,11 @@ def test_killed_warm_up_resumes_and_produces_the_state_of_the_whole_stream(
     late = FIRST + 9
     with pytest.raises(Crash):
         attempt("totals", "late", (Step.WARMED_UP, 2), first=late).run()
-    said: list[str] = []
-    rest = attempt("totals", "late", first=late, say=said.append)
+    caplog.clear()
+    rest = attempt("totals", "late", first=late)
     assert rest.plan.start.source == "warm_up"
     rest.run()
-    assert [line for line in said if line.startswith("warm-up")] == [
+    assert [line for line in caplog.messages if line.startswith("warm-up")] == [
         f"warm-up continues after window {FIRST + 5}",
         f"warm-up: windows {FIRST + 6} to {FIRST + 8} of {FIRST + 8}",
     ]
@@ -349,16 +352,19 @@ def test_killed_warm_up_resumes_and_produces_the_state_of_the_whole_stream(
 
 def test_replay_of_a_range_equals_a_recovery_from_its_first_window(
     attempt: Callable[..., Attempt],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     # Rules: R9
     config: Config = attempt.config  # type: ignore[attr-defined]
     with pytest.raises(Crash):
         attempt("totals", "recovered", (Step.STARTED, 4)).run()
-    said: list[str] = []
-    recovered = attempt("totals", "recovered", say=said.append)
+    caplog.clear()
+    recovered = attempt("totals", "recovered")
     recovered.run()
     first = FIRST + 9
-    assert f"resumed from the checkpoint at window {first - 1}, next window {first}" in said
+    assert (
+        f"resumed from the checkpoint at window {first - 1}, next window {first}" in caplog.messages
+    )
     part = attempt("totals", "part", first=first)
     part.run()
     for output in ("sums", "totals"):
@@ -457,21 +463,26 @@ def test_operator_knows_its_mode_and_random_numbers_do_not_depend_on_grouping(
 
 def test_windows_that_all_outputs_have_are_not_reported_as_given_up(
     attempt: Callable[..., Attempt],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     # Rules: X2
     config: Config = attempt.config  # type: ignore[attr-defined]
     with pytest.raises(Crash):
         attempt("totals", "one", (Step.AFTER_OUTPUTS, 2), mode="at_most_once").run()
-    said: list[str] = []
-    last = attempt("totals", "one", mode="at_most_once", say=said.append)
+    caplog.clear()
+    last = attempt("totals", "one", mode="at_most_once")
     last.run()
     root = config.replay_root("one")
     losses = losses_of(last.plan, Table.open(root / FACTS), None, last.plan.range)
     assert losses.lost == {} and losses.state_lost == {
         "totals": [WindowRange(FIRST + 2, FIRST + 4)]
     }
-    assert not [line for line in said if "given up" in line]
-    assert [line for line in said if "are kept in the outputs, but missing from the state" in line]
+    assert not [line for line in caplog.messages if "given up" in line]
+    assert [
+        line
+        for line in caplog.messages
+        if "are kept in the outputs, but missing from the state" in line
+    ]
 
 
 def test_operator_receives_the_tuples_it_emitted_in_skipped_windows(
@@ -505,14 +516,15 @@ def affected(config: Config, plan: Plan) -> dict[str, int]:
 def test_tuples_dropped_from_a_state_by_a_skip_are_facts(
     dies_at: Step,
     attempt: Callable[..., Attempt],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     # Rules: X2, X3
     # Recorded = emitted + lost + dropped by the skip + pending.
     config: Config = attempt.config  # type: ignore[attr-defined]
     with pytest.raises(Crash):
         attempt("waiting", "one", (dies_at, 2), mode="at_most_once").run()
-    said: list[str] = []
-    second = attempt("waiting", "one", mode="at_most_once", say=said.append)
+    caplog.clear()
+    second = attempt("waiting", "one", mode="at_most_once")
     second.run()
     root = config.replay_root("one")
     group = set(range(FIRST + 2, FIRST + 5))
@@ -543,7 +555,8 @@ def test_tuples_dropped_from_a_state_by_a_skip_are_facts(
         w: found[w] for w in found if w not in group
     }
     assert any(
-        f"both dropped {sum(dropped.values())} tuples of windows" in line for line in said
+        f"both dropped {sum(dropped.values())} tuples of windows" in line
+        for line in caplog.messages
     ) is bool(dropped)
 
 

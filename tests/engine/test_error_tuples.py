@@ -102,10 +102,11 @@ def test_error_tuples_keep_the_promise_of_their_mode(mode: str, attempt: Attempt
 def test_error_tuples_are_published_undone_and_listed_after_a_purge(
     attempt: Attempts,
     spark: SparkSession,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     config: Config = attempt.config  # type: ignore[attr-defined]
-    said: list[str] = []
-    run = attempt("rejects", "one", group_windows=WINDOWS, say=said.append)
+    caplog.clear()
+    run = attempt("rejects", "one", group_windows=WINDOWS)
     run.run()
     ledger = Ledger.open(config.ledger_url)
     wanted = emitted(config)
@@ -113,7 +114,7 @@ def test_error_tuples_are_published_undone_and_listed_after_a_purge(
     assert [t.tuples for t in ledger.counts.totals("one") if t.direction == "error"] == [
         wanted.total()
     ]
-    assert any(f"error port {PORT}: {wanted.total()} tuples" in line for line in said)
+    assert any(f"error port {PORT}: {wanted.total()} tuples" in line for line in caplog.messages)
     sources = Sources.open(config.replay_root("one"), "even", config.quarantine_table)
     report = build_report(
         run.plan,

@@ -196,6 +196,7 @@ def test_concurrent_commit_cancels_the_join_and_is_kept(tmp_path: Path) -> None:
 def test_replay_with_joined_files_is_read_certified_undone_and_purged_like_any_other(
     attempt: Callable[..., Attempt],
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(joining, "FILES_MIN", FEW)
     config: Config = attempt.config  # type: ignore[attr-defined]
@@ -223,9 +224,11 @@ def test_replay_with_joined_files_is_read_certified_undone_and_purged_like_any_o
     for done in (whole, last):
         ledger.attempts.end(done.plan.replay_id, done.epoch, AttemptEnd.DONE)
     assert certify(config, "one", "whole").equal
-    said: list[str] = []
-    publish(config, "one", accept="a test", say=said.append)
-    assert [line for line in said if "files linked, 0 rows written" in line], said
+    caplog.clear()
+    publish(config, "one", accept="a test")
+    assert [line for line in caplog.messages if "files linked, 0 rows written" in line], (
+        caplog.messages
+    )
     assert rows == [raw(config, last.plan, output.name) for output in last.plan.outputs]
     names = [f"totals.{output.name}" for output in last.plan.outputs]
     assert all(open_published(config, name).files() for name in names)

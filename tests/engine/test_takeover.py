@@ -44,7 +44,7 @@ def test_takeover_fences_before_it_reads_the_checkpoints(mode: Mode) -> None:
         app_id=app_id("simulated", CHECKPOINTS),
         version=0,
     )
-    taken = take_over(make_plan(mode), APP, ROOT, 1, lambda line: None, open_table)
+    taken = take_over(make_plan(mode), APP, ROOT, 1, open_table)
     fences = [step for step in done if step.startswith("fence")]
     begun = [CHECKPOINTS] if mode is Mode.AT_MOST_ONCE else []
     assert fences == [f"fence {name}" for name in (CHECKPOINTS, *begun, *OUTPUTS, FACTS)]

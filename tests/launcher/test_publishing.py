@@ -15,7 +15,6 @@ from rewindow.errors import InputError, RewindowError
 from rewindow.launcher import Outcome, Submission, loop, verbs
 from rewindow.launcher.attempts import plain_submission
 from rewindow.ledger import Ledger, ReplayState
-from rewindow.progress.listener import Lines
 from rewindow.settings.config import Config
 from rewindow.storage import Table
 from tests.publication.kills import settings
@@ -32,20 +31,20 @@ def stage(config: Config) -> None:
     simple(config, "one", 100, 103, publishable=True, outputs=("ranks",))
 
 
-def test_publish_and_undo_start_no_process_and_notify_the_listener(
+def test_publish_and_undo_start_no_process_and_log_the_result(
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def never(*given: object, **named: object) -> Outcome:
         raise AssertionError("a job was begun")
 
     monkeypatch.setattr(loop, "run", never)
     stage(config)
-    said: list[str] = []
     children = psutil.Process().children(recursive=True)
-    result = verbs.publish(config, "one", listener=Lines(said.append))
+    result = verbs.publish(config, "one")
     assert result.versions.keys() == {"app.ranks", "app.ranks.windows", "app.checkpoints"}
-    assert "windows 100 to 103 of app published as publication 1" in said
+    assert "windows 100 to 103 of app published as publication 1" in caplog.messages
     assert verbs.undo(config, "one").kind == "undo"
     assert psutil.Process().children(recursive=True) == children
     with pytest.raises(InputError, match='replay "nosuch" is unknown'):
@@ -55,6 +54,7 @@ def test_publish_and_undo_start_no_process_and_notify_the_listener(
 def test_table_that_needs_spark_is_published_by_a_job_with_all_settings(
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     stage(config)
     verbs.publish(config, "one")
@@ -68,10 +68,9 @@ def test_table_that_needs_spark_is_published_by_a_job_with_all_settings(
         return Outcome(1, "no Spark here", retryable=False, facts={})
 
     monkeypatch.setattr(loop, "run", run)
-    said: list[str] = []
     with pytest.raises(RewindowError, match="no Spark here"):
-        verbs.undo(config, "one", listener=Lines(said.append))
-    assert 'table "app.ranks" has a constraint: starting Spark' in said
+        verbs.undo(config, "one")
+    assert 'table "app.ranks" has a constraint: starting Spark' in caplog.messages
     assert begun[0].command[0] == sys.executable and begun[0].command[2:] == [
         "--replay",
         "one",

@@ -105,6 +105,7 @@ def test_python_api_covers_the_whole_life_of_a_replay(
     tmp_path: Path,
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(loop, "run", jobs_here(spark))
     config = make_project(tmp_path).config
@@ -121,7 +122,7 @@ def test_python_api_covers_the_whole_life_of_a_replay(
         listener=rewindow.Lines(lines.append),
     )
     assert (replay.replay_id, replay.state, replay.epoch) == ("one", ReplayState.ENDED, 1)
-    assert lines[0] == f"replay one: {WINDOWS} windows [{FIRST}, {LAST}], exactly once"
+    assert caplog.messages[0] == f"replay one: {WINDOWS} windows [{FIRST}, {LAST}], exactly once"
     assert project.resume("one").epoch is None
 
     assert project.status("one").row.mark == WINDOWS

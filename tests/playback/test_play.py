@@ -23,6 +23,7 @@ from rewindow.playback.lines import json_lines
 from rewindow.playback.report import Delays
 from rewindow.playback.targets import ReaderGone, _send
 from rewindow.progress.listener import Lines
+from rewindow.progress.messages import messages_shown
 from rewindow.settings.config import Config
 from tests.recovery.project import make_stream
 
@@ -203,15 +204,17 @@ def test_times_inside_of_a_window_bound_the_tuples_that_are_sent(
     assert [key for _, key in played(config, Clock(), **times)] == wanted
 
 
-def test_unsealed_windows_are_reported_and_not_sent(tmp_path: Path) -> None:
+def test_unsealed_windows_are_reported_and_not_sent(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     # Rules: W40
     config = record(tmp_path, [3.0, 14.0, 29.0], lacking=1)
-    lines = list[str]()
     reader = Reader(clock := Clock())
-    report = play(config, "s", reader, clock=clock, listener=Lines(lines.append))
+    report = play(config, "s", reader, clock=clock)
     assert [row["key"] for _, row in reader.got] == ["k0", "k2"]
     assert report.missing == 1
-    assert lines[0] == "1 of 3 windows are not sealed: nothing is sent for them"
+    assert caplog.messages[0] == "1 of 3 windows are not sealed: nothing is sent for them"
 
 
 def test_lost_tuples_are_detected_by_window(tmp_path: Path) -> None:
@@ -351,7 +354,7 @@ def test_port_serves_one_reader_until_the_end_of_the_stream(tmp_path: Path) -> N
         threads.append(threading.Thread(target=lambda: got.append(reader.makefile("rb").read())))
         threads[0].start()
 
-    with on_port(0, read) as target:
+    with messages_shown(read), on_port(0) as target:
         play(config, "s", target, speed=None)
     threads[0].join(30)
     assert said == ["127.0.0.1"]

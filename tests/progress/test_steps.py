@@ -102,7 +102,8 @@ def test_publish_and_undo_report_their_progress(config: Config, told: list[str])
     publish(config, "one")
     simple(config, "fix", 105, 109, plus=3, publishable=True, outputs=("ranks",))
     assert told == []
-    run_action(PublicationAction.PUBLISH, config, "fix", lambda line: None)
+    with progress_steps.watched(told.append):
+        run_action(PublicationAction.PUBLISH, config, "fix")
     found = steps(told)
     assert (
         found[0] == "comparing staged files 0/0 MB"
@@ -110,7 +111,8 @@ def test_publish_and_undo_report_their_progress(config: Config, told: list[str])
     )
     assert "app.ranks: reading its files 0/0 MB" in found
     told.clear()
-    run_action(PublicationAction.UNDO, config, "fix", lambda line: None)
+    with progress_steps.watched(told.append):
+        run_action(PublicationAction.UNDO, config, "fix")
     assert "app.ranks: linking files 0/1 files" in steps(told)
 
 

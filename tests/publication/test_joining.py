@@ -40,9 +40,8 @@ def test_daily_publications_are_joined_into_few_files(config: Config) -> None:
     for name, windows in DAYS.items():
         stage(config, name, *windows)
         foreseen = expected_publication(config, name)
-        said: list[str] = []
         before = len(published(config)) if Table.exists(config.stream_table(STREAM)) else 0
-        publish(config, name, say=said.append)
+        publish(config, name)
         assert not isinstance(foreseen, PublicationResult)
         apart[name] = before + 1 - len(published(config))
         assert apart[name] == max(0, foreseen.tables[0].files_joined - 1)

@@ -65,7 +65,9 @@ def no_links(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def test_preview_changes_nothing_and_equals_the_publication(config: Config) -> None:
+def test_preview_changes_nothing_and_equals_the_publication(
+    config: Config, caplog: pytest.LogCaptureFixture
+) -> None:
     stage(config, "one", 100, 109)
     before = contents(config.state.local())
     table = expected(config, "one")
@@ -86,9 +88,9 @@ def test_preview_changes_nothing_and_equals_the_publication(config: Config) -> N
     table = expected(config, "fix")
     (file,) = Table.open(fix.root / "ranks").files()
     assert (table.files, table.files_cut, table.files_removed, table.bytes) == (1, 1, 1, file.size)
-    said: list[str] = []
-    publish(config, "fix", say=said.append)
-    assert f"{STREAM}: 1 files linked, 10 rows written" in said
+    caplog.clear()
+    publish(config, "fix")
+    assert f"{STREAM}: 1 files linked, 10 rows written" in caplog.messages
 
 
 def test_preview_of_a_published_replay_reports_that_it_is_published(config: Config) -> None:
@@ -149,7 +151,9 @@ def test_rewritten_rows_need_disk_space_where_the_published_tables_are(
     publish(config, "twice")
 
 
-def test_preview_reports_copies_where_links_are_impossible(config: Config, no_links: None) -> None:
+def test_preview_reports_copies_where_links_are_impossible(
+    config: Config, no_links: None, caplog: pytest.LogCaptureFixture
+) -> None:
     replay = stage(config, "one", 100, 104)
     table = expected(config, "one")
     assert (
@@ -157,11 +161,11 @@ def test_preview_reports_copies_where_links_are_impossible(config: Config, no_li
         and table.bytes_written == table.bytes
         and "files cannot be linked" in table.why
     )
-    said: list[str] = []
-    publish(config, "one", say=said.append)
+    caplog.clear()
+    publish(config, "one")
     assert (
         f"{STREAM}: 1 files linked, 1 of them copied from another file system, 0 rows "
-        "written" in said
+        "written" in caplog.messages
     )
     (file,) = Table.open(config.stream_table(STREAM)).files()
     (source,) = Table.open(replay.root / "ranks").files()
@@ -255,7 +259,9 @@ def expected_of_undo(config: Config, replay_id: str) -> tuple[PublicationPreview
     return found, table
 
 
-def test_undo_preview_changes_nothing_and_equals_the_undo(config: Config) -> None:
+def test_undo_preview_changes_nothing_and_equals_the_undo(
+    config: Config, caplog: pytest.LogCaptureFixture
+) -> None:
     for name, first, last, plus in (
         ("one", 100, 109, 0),
         ("two", 110, 111, 0),
@@ -271,9 +277,9 @@ def test_undo_preview_changes_nothing_and_equals_the_undo(config: Config) -> Non
     )
     assert (table.way, table.rows, table.files, table.rows_written) == (Way.LINKS, 14, 1, 10)
     assert (table.files_cut, table.files_removed) == (0, 1)
-    said: list[str] = []
-    undo(config, "fix", say=said.append)
-    assert f"{STREAM}: 1 files linked, 10 rows written" in said
+    caplog.clear()
+    undo(config, "fix")
+    assert f"{STREAM}: 1 files linked, 10 rows written" in caplog.messages
     rows = query(
         "select count(*) as n from t where window_id >= 105",
         t=config.stream_table(STREAM),

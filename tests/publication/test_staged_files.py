@@ -69,12 +69,15 @@ def is_linked(file: DataFile, sources: list[DataFile]) -> bool:
     return any(os.path.samefile(file.path, source.path) for source in sources)
 
 
-def test_replay_is_published_by_links(config: Config) -> None:
+def test_replay_is_published_by_links(config: Config, caplog: pytest.LogCaptureFixture) -> None:
     replay = stage(config, "one", 100, 104)
-    said: list[str] = []
-    publish(config, "one", say=said.append)
+    caplog.clear()
+    publish(config, "one")
     (file,) = published(config)
-    assert is_linked(file, staged(replay)) and f"{STREAM}: 1 files linked, 0 rows written" in said
+    assert (
+        is_linked(file, staged(replay))
+        and f"{STREAM}: 1 files linked, 0 rows written" in caplog.messages
+    )
     rows = query('select * from t order by window_id, "offset"', t=config.stream_table(STREAM))
     assert rows.column_names == ["window_id", "offset", "arrived_at", "carrier", "minutes", "share"]
     assert (
@@ -102,15 +105,15 @@ def test_superseded_attempt_stays_staged(config: Config) -> None:
     assert minutes(config) == expected(100, 109)
 
 
-def test_partly_read_file_is_rewritten(config: Config) -> None:
+def test_partly_read_file_is_rewritten(config: Config, caplog: pytest.LogCaptureFixture) -> None:
     # Of the file of windows 100 to 109, a later attempt sealed the last five.
     replay = StagedReplay(config, "twice", 100, 109, mode=Mode.AT_LEAST_ONCE, outputs=("ranks",))
     replay.group(100, 109, rows_of(range(100, 110)), 1, state=state_of(1))
     replay.group(105, 109, rows_of(range(105, 110), 7), 2, state=state_of(2))
     replay.digest().end(epoch=2)
-    said: list[str] = []
-    publish(config, "twice", say=said.append)
-    assert f"{STREAM}: 1 files linked, 10 rows written" in said
+    caplog.clear()
+    publish(config, "twice")
+    assert f"{STREAM}: 1 files linked, 10 rows written" in caplog.messages
     assert minutes(config) == expected(100, 104) | expected(105, 109, 7)
     assert certify(config, "twice", "published").verdict == "equal"
 
@@ -193,6 +196,7 @@ def test_published_files_have_the_checksums_recorded_at_staging(config: Config) 
 
 def test_files_without_checksums_are_reported_and_verified_against_their_seals(
     config: Config,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     replay = simple(config, "one", 100, 104, publishable=True, outputs=("ranks",), noted=False)
     (file,) = staged(replay)
@@ -200,16 +204,16 @@ def test_files_without_checksums_are_reported_and_verified_against_their_seals(
     with pytest.raises(TableError, match="differs from its seal|cannot be read"):
         publish(config, "one")
     flip(Path(file.path))
-    said: list[str] = []
-    publish(config, "one", say=said.append)
-    assert [line for line in said if "checksum" in line] == [
+    caplog.clear()
+    publish(config, "one")
+    assert [line for line in caplog.messages if "checksum" in line] == [
         "one/ranks: 1 files have no recorded checksum, for example because the log of their "
         "table was cleaned, so their rows are read and compared with the seals"
     ]
     assert minutes(config) == expected(100, 104)
 
 
-def test_checksums_survive_log_cleanup(config: Config) -> None:
+def test_checksums_survive_log_cleanup(config: Config, caplog: pytest.LogCaptureFixture) -> None:
     replay = stage(config, "one", 100, 104)
     for name in ("ranks", FACTS, CHECKPOINTS):
         table = Table.open(replay.root / name)
@@ -224,9 +228,9 @@ def test_checksums_survive_log_cleanup(config: Config) -> None:
     assert list(noted_checksums(Table.open(replay.root / "ranks"))) == [
         Path(file.path).relative_to(replay.root / "ranks").as_posix()
     ]
-    said: list[str] = []
-    publish(config, "one", say=said.append)
-    assert not [line for line in said if "checksum" in line]
+    caplog.clear()
+    publish(config, "one")
+    assert not [line for line in caplog.messages if "checksum" in line]
 
 
 @pytest.mark.parametrize("noted", [True, False])
@@ -337,16 +341,18 @@ def test_links_of_a_publisher_that_died_before_its_commit_are_adopted(
     assert Path(staged(replay)[0].path).stat().st_mtime_ns // 1_000_000 == file.changed_ms
 
 
-def test_repeated_publish_and_undo_never_rewrite_a_row(config: Config) -> None:
+def test_repeated_publish_and_undo_never_rewrite_a_row(
+    config: Config, caplog: pytest.LogCaptureFixture
+) -> None:
     stage(config, "one", 100, 104)
-    said: list[str] = []
-    publish(config, "one", say=said.append)
+    caplog.clear()
+    publish(config, "one")
     stage(config, "fix", 100, 104, plus=5)
     for _ in range(3):
-        publish(config, "fix", say=said.append)
-        undo(config, "fix", say=said.append)
+        publish(config, "fix")
+        undo(config, "fix")
     assert minutes(config) == expected(100, 104)
-    assert [line for line in said if "files linked" in line] == [
+    assert [line for line in caplog.messages if "files linked" in line] == [
         f"{STREAM}: 1 files linked, 0 rows written"
     ] * 7
     assert max(len(Path(file.path).name) for file in published(config)) < 60

@@ -98,6 +98,6 @@ def test_undo_does_not_change_other_outputs(config: Config) -> None:
     assert fix.details.stale == (StaleWindows("app.ranks", WindowRange(102, 109)),)
     ledger = Ledger.open(config.ledger_url)
     ledger.stale.add("app", "app.delays", 104, 105, 1)
-    spare = DamagePolicy(leave_out=False, command="", say=lambda line: None)
+    spare = DamagePolicy(leave_out=False, command="")
     undo = open_undo(config, ledger, fix, "app", spare, lambda step, number: None)
     assert undo.details.stale == (StaleWindows("app.delays", WindowRange(104, 105)),)

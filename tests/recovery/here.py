@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import os
 import runpy
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 Run = Callable[[Submission, Callable[[str], None]], Outcome]
 KILLED = -9
+_LIBRARY = logging.getLogger("rewindow")
 
 
 class Killed(BaseException):
@@ -103,10 +105,22 @@ class _Lines(io.TextIOBase):
         self._on_line = on_line
         self._rest = ""
         self._stdout = sys.stdout
+        self._handling = _LIBRARY.handlers, _LIBRARY.propagate
+
+    @contextlib.contextmanager
+    def _outside(self) -> Iterator[None]:
+        """Restores output and log handlers of the test, for code that is called with a line."""
+        inside = _LIBRARY.handlers, _LIBRARY.propagate
+        _LIBRARY.handlers, _LIBRARY.propagate = self._handling
+        try:
+            with contextlib.redirect_stdout(self._stdout):
+                yield
+        finally:
+            _LIBRARY.handlers, _LIBRARY.propagate = inside
 
     def write(self, text: str) -> int:
         *lines, self._rest = (self._rest + text).split("\n")
-        with contextlib.redirect_stdout(self._stdout):  # whoever is told may print
+        with self._outside():
             for line in lines:
                 self._on_line(line)
         return len(text)

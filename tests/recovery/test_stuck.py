@@ -15,7 +15,6 @@ from rewindow.errors import RewindowError
 from rewindow.launcher import loop
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.planning import ReplayRequest, create_replay
-from rewindow.progress.listener import Lines
 from rewindow.recovery import Plan
 from rewindow.settings.config import Config
 from tests.recovery.project import FIRST, WINDOWS, make_project
@@ -115,14 +114,16 @@ def ends_of(folder: Path) -> list[AttemptEnd | None]:
 
 
 @pytest.mark.recovery_matrix
-def test_attempt_with_a_hung_python_function_is_ended_and_resumed(tmp_path: Path) -> None:
+def test_attempt_with_a_hung_python_function_is_ended_and_resumed(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     # Rules: R92, X18
     plan_of(tmp_path, "exactly_once")
-    said: list[str] = []
-    outcome = loop.run_attempts(Config.load(tmp_path / "rewindow.toml"), "one", Lines(said.append))
+    outcome = loop.run_attempts(Config.load(tmp_path / "rewindow.toml"), "one")
     assert outcome is not None and outcome.exit_code == 0
     assert ends_of(tmp_path) == [AttemptEnd.STUCK, AttemptEnd.DONE]
-    [stuck] = [line for line in said if "is stuck" in line]
+    [stuck] = [line for line in caplog.messages if "is stuck" in line]
     assert "Spark runs stage" in stuck and "tasks done" in stuck and "resuming" in stuck
 
 
@@ -153,11 +154,13 @@ def test_attempt_that_is_stuck_again_at_once_is_not_resumed(tmp_path: Path) -> N
 
 
 @pytest.mark.recovery_matrix
-def test_stuck_attempt_in_at_most_once_is_only_reported(tmp_path: Path) -> None:
+def test_stuck_attempt_in_at_most_once_is_only_reported(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     # Rules: R92
     plan = plan_of(tmp_path, "at_most_once", seconds=30)
-    said: list[str] = []
-    loop.run_attempts(Config.load(tmp_path / "rewindow.toml"), "one", Lines(said.append))
+    loop.run_attempts(Config.load(tmp_path / "rewindow.toml"), "one")
     assert ends_of(tmp_path) == [AttemptEnd.DONE]
     assert len(plan.range) == WINDOWS
-    assert any("warning: attempt 1 of replay one is stuck" in line for line in said)
+    assert any("attempt 1 of replay one is stuck" in line for line in caplog.messages)

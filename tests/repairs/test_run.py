@@ -17,7 +17,6 @@ from rewindow.launcher import loop
 from rewindow.launcher.verbs import publish, record, replay
 from rewindow.ledger import Ledger
 from rewindow.processes.identity import pid_place, process_identity
-from rewindow.progress.listener import Lines
 from rewindow.quality import check
 from rewindow.repairs.find import find_repairs
 from rewindow.repairs.run import Repaired, interrupted, repair
@@ -153,6 +152,7 @@ def test_repair_ends_where_the_state_converges_and_equals_a_computation_from_scr
     tmp_path: Path,
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
     application: str,
     catches_up: bool,
 ) -> None:
@@ -170,8 +170,7 @@ def test_repair_ends_where_the_state_converges_and_equals_a_computation_from_scr
         WindowRange(window, known),
         (WindowRange(known + 1, last),),
     )
-    lines: list[str] = []
-    steps = repair(config, Lines(lines.append)).steps
+    steps = repair(config).steps
     expected = (
         [WindowRange(window, known)]
         if catches_up
@@ -183,7 +182,7 @@ def test_repair_ends_where_the_state_converges_and_equals_a_computation_from_scr
         if catches_up
         else "is another one than was published"
     )
-    assert f"{application}: the state after window {known} {told}" in lines
+    assert f"{application}: the state after window {known} {told}" in caplog.messages
     assert repair(config) == Repaired([], [], ())
     assert Ledger.open(config.ledger_url).stale.ranges() == []
     replay(config, application, replay_id="anew")

@@ -11,7 +11,6 @@ from rewindow.errors import RewindowError
 from rewindow.launcher import read_outcome, verbs
 from rewindow.launcher.readiness import obstacle
 from rewindow.ledger import Ledger
-from rewindow.progress.listener import Silent
 from rewindow.settings.config import Config
 from rewindow.spark.heap import EXIT_CODE
 from tests.recovery.project import FIRST, make_project
@@ -43,16 +42,11 @@ app.output("out", app.add("grows", Grows(), events=app.input("events")), key=["s
 """
 
 
-class Kept(Silent):
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def warn(self, text: str) -> None:
-        self.warnings.append(text)
-
-
 @pytest.mark.long
-def test_exhausted_heap_is_named_and_ends_the_replay_at_its_second_time(tmp_path: Path) -> None:
+def test_exhausted_heap_is_named_and_ends_the_replay_at_its_second_time(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     make_project(tmp_path)
     (tmp_path / "applications").mkdir()
     (tmp_path / "applications" / "grows.py").write_text(APPLICATION)
@@ -60,16 +54,16 @@ def test_exhausted_heap_is_named_and_ends_the_replay_at_its_second_time(tmp_path
     settings = re.sub(r"applications = .*", 'applications = ["applications"]', file.read_text())
     file.write_text(settings.replace('driver_memory = "1g"', 'driver_memory = "600m"'))
     config = Config.load(file)
-    kept = Kept()
     with pytest.raises(RewindowError) as raised:
-        verbs.replay(config, "grows", replay_id="one", group_windows=4, listener=kept)
+        verbs.replay(config, "grows", replay_id="one", group_windows=4)
     named = (
         'the JVM ran out of memory, operator "grows" with a state of 3 rows, 0.0 MB, '
         "spark.driver_memory = 600m"
     )
     assert raised.value.primary == f"{named}, in two attempts in a row"
     assert not raised.value.retryable and "Set a larger spark.driver_memory" in raised.value.hint
-    assert kept.warnings == [f"attempt {number} ended: {named}; resuming" for number in (1, 2)]
+    warnings = [entry.message for entry in caplog.records if entry.levelname == "WARNING"]
+    assert warnings == [f"attempt {number} ended: {named}; resuming" for number in (1, 2)]
     ledger = Ledger.open(config.ledger_url)
     first, second = ledger.attempts.of("one")
     assert (first.mark, second.mark) == (4, None)
