@@ -190,15 +190,20 @@ def _check_killed_replay_recovers(config: Config, found: supervisor.Running) -> 
         "publish_windows": "skipped",
     }
     assert tasks["replay_windows"]["try_number"] == 2
-    log = json.dumps(
-        api.call(
-            dag,
-            f"{path}/taskInstances/replay_windows/logs/1?full_content=true&map_index=0",
-            token=token,
-        )[1]
+    log, resumed = (
+        json.dumps(
+            api.call(
+                dag,
+                f"{path}/taskInstances/replay_windows/logs/{number}?full_content=true&map_index=0",
+                token=token,
+            )[1]
+        )
+        for number in (1, 2)
     )
     assert "killed by signal 9" in log
     assert "resumes the same replay" in log
+    # A line of the job is a message, which the task's log has once.
+    assert resumed.count("resumed from the checkpoint at window") == 1
     progress = api.call(
         dag,
         f"{path}/taskInstances/replay_windows/state-store/progress?map_index=0",
