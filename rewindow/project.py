@@ -74,8 +74,8 @@ class VerbMethod(Generic[Arguments, Result]):
 class Project:
     """A project: the settings, and the verbs of the command line as methods.
 
-    Methods raise errors and print nothing; those with an argument `listener` report progress to it,
-    such as `Lines(print)`.
+    Methods raise errors and print nothing. They log messages, and those with an argument `listener`
+    report progress and results to it, such as `Lines(print)`.
 
     Args:
         settings: the settings, the path of their file, or None: then the file is looked for in the
