@@ -18,8 +18,7 @@ from rewindow.facts.losses import losses_of
 from rewindow.ledger import Ledger
 from rewindow.recovery import Plan, StartState
 from rewindow.settings.config import Config
-from rewindow.storage import Table
-from rewindow.storage.layout import CHECKPOINTS, FACTS
+from rewindow.storage.staged_replay import StagedReplay
 from rewindow.windows import WindowRange
 
 AFFECTED = (
@@ -115,13 +114,8 @@ def _lacking_of_publication(ledger: Ledger, application: str, window: int) -> It
 
 def _lacking_of_replay(config: Config, ledger: Ledger, replay_id: str) -> Iterable[WindowRange]:
     plan: Plan = ledger.replays.get(replay_id).read_plan()
-    root = config.replay_root(replay_id)
-    return losses_of(
-        plan,
-        Table.open(root / FACTS),
-        Table.open(root / CHECKPOINTS),
-        windows=plan.range,
-    ).lacking
+    replay = StagedReplay(plan, config.replay_root(replay_id))
+    return losses_of(plan, replay.facts, replay.checkpoints, windows=plan.range).lacking
 
 
 def _stale(ledger: Ledger, application: str) -> list[WindowRange]:

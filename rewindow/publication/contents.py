@@ -21,7 +21,6 @@ from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, query
 from rewindow.storage.delta import DataFile
 from rewindow.storage.fields import column_pairs
-from rewindow.storage.layout import CHECKPOINTS
 from rewindow.storage.names import open_published
 from rewindow.windows import WindowRange
 
@@ -70,11 +69,10 @@ def kept_checkpoints(plan: Plan, saved: Iterable[int], windows: WindowRange) -> 
     return sorted(kept)
 
 
-def checkpoint_rows(config: Config, plan: Plan, version: int, windows: Iterable[int]) -> pa.Table:
+def checkpoint_rows(checkpoints: Table, windows: Iterable[int]) -> pa.Table:
     """Returns the stored rows of a replay's checkpoints at some windows, including states."""
-    table = Table.open(config.replay_root(plan.replay_id) / CHECKPOINTS, version)
     listed = ", ".join(map(str, windows))
-    rows = query(f"select * from c where window_id in ({listed})", c=table).select(
+    rows = query(f"select * from c where window_id in ({listed})", c=checkpoints).select(
         stored.SCHEMA.names
     )
     rows = rows.cast(stored.SCHEMA)

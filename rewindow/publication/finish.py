@@ -8,7 +8,7 @@ finish a publication whose process was killed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -45,14 +45,14 @@ from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
 from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
-from rewindow.storage import Table
 from rewindow.storage.damage import DamagedFile, damaged_error, damaged_now, find_damage
 from rewindow.storage.delta import DataFile
 from rewindow.storage.files import note_files, open_files
 from rewindow.storage.layout import CHECKPOINTS, FACTS, event_columns, staged_contents, versions_of
 from rewindow.storage.names import open_published
 from rewindow.storage.new_files import NewFile
-from rewindow.storage.published_tables import Kind, PublicationTarget, kind_of, targets_of
+from rewindow.storage.published_tables import Kind, kind_of, targets_of
+from rewindow.storage.staged_replay import StagedReplay
 from rewindow.windows import WindowRange, without
 
 if TYPE_CHECKING:
@@ -69,10 +69,10 @@ class Publisher:
         spark: session for tables that cannot be written without Spark; None: such a table raises
             SparkNeeded.
 
-    Rows and files are read once per publisher and cached: `_staged` has staged outputs with their
-    seals, `_checked` the result of comparing them with the seals, `_verified` the publications
-    whose staged tables were compared with the checked ones, and `_taken` the checksums of linked
-    files by table.
+    Tables, rows and files are read once per publisher and cached: `_replays` has the replays of
+    publications by their number, `_staged` staged outputs with their seals, `_checked` the result
+    of comparing them with the seals, `_verified` the publications whose staged tables were compared
+    with the checked ones, and `_taken` the checksums of linked files by table.
     """
 
     spark: SparkSession | None
@@ -81,6 +81,7 @@ class Publisher:
     crash: Crash
     _taken: dict[str, dict[str, str]] = field(default_factory=dict)
     _verified: set[str] = field(default_factory=set)
+    _replays: dict[int, StagedReplay] = field(default_factory=dict)
     _staged: dict[str, StagedOutput] = field(default_factory=dict)
     _checked: dict[str, StagedFiles] = field(default_factory=dict)
 
@@ -151,13 +152,19 @@ class Publisher:
             for piece in publication.details.put_back.get(name, ()):
                 files += open_published(self.config, name, piece.version).files()
             return files
-        plan, target = self._target(publication, name)
-        return self._staged_table(plan, target, publication.details.staged_versions).files()
+        replay = self._replay(publication)
+        return replay.table(_staged_name(replay.plan, name)).files()
 
-    def _target(self, publication: Publication, name: str) -> tuple[Plan, PublicationTarget]:
-        """Returns the plan of a publication's replay, and its entry for a table."""
-        plan = self.ledger.replays.get(publication.replay_id).read_plan()
-        return plan, next(target for target in targets_of(plan) if target.name == name)
+    def _replay(self, publication: Publication) -> StagedReplay:
+        """Returns the replay of a publication, with its staged tables at the versions to
+        publish.
+        """
+        if publication.number not in self._replays:
+            plan = self.ledger.replays.get(publication.replay_id).read_plan()
+            root = self.config.replay_root(plan.replay_id)
+            versions = publication.details.staged_versions
+            self._replays[publication.number] = StagedReplay(plan, root, versions)
+        return self._replays[publication.number]
 
     def _commit(self, publication: Publication, name: str, versions: dict[str, int | None]) -> None:
         with self._naming_damage(lambda: self._damage(publication, name)):
@@ -194,24 +201,10 @@ class Publisher:
                     piece.windows,
                 )
             return damage
-        plan, target = self._target(publication, name)
-        return damage + self._staged_damage(
-            plan,
-            target,
-            publication.details.staged_versions,
-            windows=publication.range,
-        )
-
-    def _staged_damage(
-        self,
-        plan: Plan,
-        target: PublicationTarget,
-        pinned: Mapping[str, int],
-        windows: WindowRange,
-    ) -> list[DamagedFile]:
-        staged = target.output.name if target.output is not None else CHECKPOINTS
-        table = Table.open(self.config.replay_root(plan.replay_id) / staged, pinned[staged])
-        return find_damage(table, f"{plan.replay_id}/{staged}", windows)
+        replay = self._replay(publication)
+        staged = _staged_name(replay.plan, name)
+        of = f"{replay.plan.replay_id}/{staged}"
+        return damage + find_damage(replay.table(staged), of, publication.range)
 
     def _publish(
         self,
@@ -219,30 +212,24 @@ class Publisher:
         name: str,
         versions: dict[str, int | None],
     ) -> None:
-        plan, target = self._target(publication, name)
-        self._check_staged(publication, plan)
-        pinned = publication.details.staged_versions
-        if target.kind is Kind.CHECKPOINTS:
-            rows = checkpoint_rows(
-                self.config,
-                plan,
-                pinned["checkpoints"],
-                windows=publication.details.checkpoints,
-            )
-            source = self.config.replay_root(plan.replay_id) / CHECKPOINTS
+        replay = self._replay(publication)
+        self._check_staged(publication, replay)
+        kind = kind_of(name)
+        if kind is Kind.CHECKPOINTS:
+            rows = checkpoint_rows(replay.checkpoints, windows=publication.details.checkpoints)
             rows = stored.brought(
                 rows,
-                source,
+                replay.checkpoints.path,
                 self.config.stream_table(name),
                 place=f"{publication.number}",
             )
             write_arrow(self.config, name, publication, rows=rows)
             return
-        if target.kind is Kind.WINDOWS:
+        staged = self.staged(replay, _staged_name(replay.plan, name))
+        if kind is Kind.WINDOWS:
             data_name = stream_of(name)
             data_version = versions[data_name]
             assert data_version is not None, "seals come after their tuples"
-            staged = self.staged(plan, target, pinned)
             columns = columns_text(event_columns(staged.table))
             rows = published_seals(
                 self.config,
@@ -254,9 +241,9 @@ class Publisher:
             )
             write_arrow(self.config, name, publication, rows=rows)
             return
-        self._publish_tuples(publication, plan, target)
+        self._publish_tuples(publication, name, staged)
 
-    def _check_staged(self, publication: Publication, plan: Plan) -> None:
+    def _check_staged(self, publication: Publication, replay: StagedReplay) -> None:
         """Checks, once per publication, that the staged tables have not changed since the gate
         checked them.
         """
@@ -264,79 +251,58 @@ class Publisher:
         key = f"{publication.number}"
         if judged is None or key in self._verified:
             return
-        now = staged_contents(self.config.replay_root(plan.replay_id), versions_of(judged))
+        now = staged_contents(replay.root, versions_of(judged))
         changed = sorted(name for name in judged if now[name] != judged[name])
         if changed:
             raise TableError(
-                f'table "{changed[0]}" of replay "{plan.replay_id}" has changed since the gate '
-                "checked it",
+                f'table "{changed[0]}" of replay "{publication.replay_id}" has changed since the '
+                "gate checked it",
                 detail="Its files were changed or damaged during the publication.",
                 hint="Withdraw the unfinished publication: rewindow publish "
-                f"{plan.replay_id} --withdraw",
+                f"{publication.replay_id} --withdraw",
             )
         self._verified.add(key)
 
     def _publish_tuples(
         self,
         publication: Publication,
-        plan: Plan,
-        target: PublicationTarget,
+        name: str,
+        staged: StagedOutput,
     ) -> None:
-        staged = self.staged(plan, target, publication.details.staged_versions)
         files = self.check(staged)
-        reason = reason_to_publish_with_spark(self.config, target.name, publication.range)
+        reason = reason_to_publish_with_spark(self.config, name, publication.range)
         if not reason:
             self._tell_files(
-                target.name,
-                publish_files(self.config, publication, target.name, staged=files),
+                name,
+                publish_files(self.config, publication, name, staged=files),
             )
             return
         from rewindow.publication.frames import as_stream_tuples
 
-        frame = as_stream_tuples(self.spark_for(target.name, reason), staged)
-        with step(f"{target.name}: Spark writes its rows"):
-            write_spark(self.config, target.name, publication, frame=frame)
+        frame = as_stream_tuples(self.spark_for(name, reason), staged)
+        with step(f"{name}: Spark writes its rows"):
+            write_spark(self.config, name, publication, frame=frame)
 
-    def staged(
-        self,
-        plan: Plan,
-        target: PublicationTarget,
-        pinned: Mapping[str, int],
-    ) -> StagedOutput:
+    def staged(self, replay: StagedReplay, output: str) -> StagedOutput:
         """Returns a staged output and its seals, at the versions to publish."""
-        assert target.output is not None, "only outputs are staged"
-        name = f"{plan.replay_id}/{target.output.name}@{pinned[FACTS]}"
+        name = f"{replay.plan.replay_id}/{output}@{replay.versions[FACTS]}"
         if name not in self._staged:
-            facts = Table.open(self.config.replay_root(plan.replay_id) / FACTS, pinned[FACTS])
-            seals = staged_seals(facts, target.output.name, plan.range)
             self._staged[name] = StagedOutput(
-                plan,
-                target.output,
-                self._staged_table(plan, target, pinned),
-                seals=seals,
+                replay.plan,
+                next(plan for plan in replay.plan.staged if plan.name == output),
+                replay.table(output),
+                seals=staged_seals(replay.facts, output, replay.plan.range),
             )
         return self._staged[name]
 
-    def _staged_table(
-        self,
-        plan: Plan,
-        target: PublicationTarget,
-        pinned: Mapping[str, int],
-    ) -> Table:
-        assert target.output is not None, "only outputs are staged"
-        return Table.open(
-            self.config.replay_root(plan.replay_id) / target.output.name,
-            pinned[target.output.name],
-        )
-
-    def expected(self, plan: Plan, pinned: Mapping[str, int]) -> list[TablePreview]:
+    def expected(self, replay: StagedReplay) -> list[TablePreview]:
         """Returns the effect of publishing on each table of tuples, after checking all of them, see
         `check`.
         """
         previews = []
-        for target in targets_of(plan):
+        for target in targets_of(replay.plan):
             if target.kind is Kind.DATA:
-                staged = self.staged(plan, target, pinned)
+                staged = self.staged(replay, _staged_name(replay.plan, target.name))
                 previews.append(
                     table_preview(self.config, target.name, staged, files=self.check(staged))
                 )
@@ -455,3 +421,9 @@ def _unfinishable(publication: Publication, error: RewindowError) -> TableError:
         "withdrawn, nothing else can be published there.".strip(),
         hint=f"Withdraw the unfinished publication: rewindow publish {name} --withdraw",
     )
+
+
+def _staged_name(plan: Plan, name: str) -> str:
+    """Returns the staged table that a published table is filled from."""
+    output = next(target.output for target in targets_of(plan) if target.name == name)
+    return CHECKPOINTS if output is None else output.name

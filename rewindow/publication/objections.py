@@ -15,8 +15,7 @@ from rewindow.publication.history import shown_without
 from rewindow.recovery import Plan
 from rewindow.sequences import present, quantity
 from rewindow.settings.config import Config
-from rewindow.storage import Table
-from rewindow.storage.layout import CHECKPOINTS, FACTS, Contents, versions_of
+from rewindow.storage.staged_replay import StagedReplay
 from rewindow.windows import WindowRange
 
 _LISTED = 5
@@ -24,15 +23,12 @@ Flaws = dict[str, list[WindowRange]]
 """The windows of each flaw; the key has the flaw and its table, such as "lost: ranks"."""
 
 
-def flaws_of(config: Config, plan: Plan, staged: Contents) -> Flaws:
+def flaws_of(replay: StagedReplay) -> Flaws:
     """Returns the windows of a replay that are missing from an input, lost from an output, or
     affected by lost ones.
     """
-    root = config.replay_root(plan.replay_id)
-    versions = versions_of(staged)
-    facts = Table.open(root / FACTS, versions[FACTS])
-    checkpoints = Table.open(root / CHECKPOINTS, versions[CHECKPOINTS])
-    losses = losses_of(plan, facts, checkpoints, windows=plan.range)
+    plan = replay.plan
+    losses = losses_of(plan, replay.facts, replay.checkpoints, windows=plan.range)
     flaws: Flaws = {}
     for entry in plan.inputs:
         if entry.missing:

@@ -18,6 +18,7 @@ from rewindow.storage.files import open_files
 from rewindow.storage.formats import TableKind, check_format, format_property
 from rewindow.storage.layout import event_columns
 from rewindow.storage.published_tables import Kind, PublicationTarget, targets_of
+from rewindow.storage.staged_replay import StagedReplay
 from rewindow.storage.streams import create_stream, stored_grid
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -36,36 +37,38 @@ def published_schema(events: pa.Schema) -> pa.Schema:
     return pa.schema([*first, *fields_without(events, OWN_COLUMNS.names)])
 
 
-def prepare_tables(config: Config, plan: Plan) -> dict[str, int]:
+def prepare_tables(config: Config, replay: StagedReplay) -> dict[str, int]:
     """Creates missing tables, checks existing ones, and returns the version of every table, in
     commit order.
 
     Raises:
         TableError: a table was not created by Rewindow, or its columns do not match.
     """
-    return {target.name: _prepare(config, plan, target).version for target in targets_of(plan)}
+    targets = targets_of(replay.plan)
+    return {target.name: _prepare(config, replay, target).version for target in targets}
 
 
-def check_tables(config: Config, plan: Plan) -> None:
+def check_tables(config: Config, replay: StagedReplay) -> None:
     """Checks existing tables in the same way as `prepare_tables`, without changing anything.
 
     Raises:
         TableError: see prepare_tables.
     """
-    for target in targets_of(plan):
+    for target in targets_of(replay.plan):
         path = config.stream_table(target.name)
-        if target.kind is Kind.DATA and Table.exists(path):
+        if not Table.exists(path):
+            continue
+        table = Table.open(path)
+        if target.kind is Kind.DATA:
             assert target.output is not None, "tuples belong to an output"
-            events = event_columns(
-                Table.open(config.replay_root(plan.replay_id) / target.output.name)
-            )
-            _check_columns(target.name, Table.open(path).schema, published_schema(events))
-            check_format(Table.open(path), TableKind.STREAM)
-        if Table.exists(path):
-            Table.open(path).check_committable()
+            events = event_columns(replay.table(target.output.name))
+            _check_columns(target.name, table.schema, published_schema(events))
+            check_format(table, TableKind.STREAM)
+        table.check_committable()
 
 
-def _prepare(config: Config, plan: Plan, target: PublicationTarget) -> Table:
+def _prepare(config: Config, replay: StagedReplay, target: PublicationTarget) -> Table:
+    plan = replay.plan
     path = config.stream_table(target.name)
     exists = Table.exists(path)
     if target.kind is Kind.CHECKPOINTS:
@@ -77,7 +80,7 @@ def _prepare(config: Config, plan: Plan, target: PublicationTarget) -> Table:
         table.check_committable()
         return check_format(table, TableKind.STATES)
     assert target.output is not None, "tuples and seals belong to an output"
-    events = event_columns(Table.open(config.replay_root(plan.replay_id) / target.output.name))
+    events = event_columns(replay.table(target.output.name))
     if "offset" in events.names:
         raise TableError(
             f'output "{target.output.name}" has a column "offset", a reserved name in published '
@@ -87,8 +90,9 @@ def _prepare(config: Config, plan: Plan, target: PublicationTarget) -> Table:
     if target.kind is Kind.DATA:
         schema = published_schema(events)
         if exists:
-            _check_columns(target.name, Table.open(path).schema, schema)
-            check_format(Table.open(path), TableKind.STREAM)
+            table = Table.open(path)
+            _check_columns(target.name, table.schema, schema)
+            check_format(table, TableKind.STREAM)
         create_stream(
             path, schema, _settings(plan, target.output, events), properties=retention(config)
         )

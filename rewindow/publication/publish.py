@@ -57,6 +57,7 @@ from rewindow.storage.names import data_name, open_published
 from rewindow.storage.published_tables import Kind, targets_of
 from rewindow.storage.snapshots import snapshot_cache
 from rewindow.storage.staged_marks import check_sealed_rows, lost_commits, staged_positions
+from rewindow.storage.staged_replay import StagedReplay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,6 +72,7 @@ class Publishable:
     """A replay that passed all checks before its publication.
 
     Attributes:
+        replay: the replay, with its staged tables at the versions that are published.
         staged: contents of its staged tables when the gate checked them, or a user accepted them;
             only these contents are published.
         flaws: its windows that are missing, lost or affected.
@@ -78,6 +80,7 @@ class Publishable:
         overrides: the objections, one line each.
     """
 
+    replay: StagedReplay
     staged: Contents
     flaws: Flaws = field(default_factory=dict)
     accepted: str | None = None
@@ -142,19 +145,20 @@ def publish(
             accept=accept,
             who=who or getpass.getuser(),
         )
-        details = _details(config, ledger, plan, checked)
+        details = _details(config, ledger, checked)
         for table in tables:
             is_data = table.kind is Kind.DATA
             if is_data and (reason := reason_to_publish_with_spark(config, table.name, plan.range)):
                 publisher.spark_for(table.name, reason)
-        check_room(config, publisher.expected(plan, details.staged_versions))
+        check_room(config, publisher.expected(checked.replay))
         damage = damaged_now(config, names_of(tables), plan.range)
         resolve_damage(config, damage, leave_out_damaged, command=f"rewindow publish {replay_id}")
-        publication = _open(config, ledger, plan, details, crash)
+        publication = _open(config, ledger, checked.replay, details, crash)
         crash(PublishStep.OPENED, 1)
         return result_of(config, ledger, publisher.finish(publication), rolled=rolled)
 
 
+@snapshot_cache()
 def expected_publication(
     config: Config,
     replay_id: str,
@@ -184,10 +188,9 @@ def expected_publication(
     if visible is not None and visible.closed_at:
         return result_of(config, ledger, visible, already=True, rolled=[])
     checked = check_publishable(config, ledger, replay, plan, accept)
-    versions = versions_of(checked.staged)
     publisher = Publisher(None, config, ledger, crash=crash_point)
-    tables = publisher.expected(plan, versions)
-    check_tables(config, plan)
+    tables = publisher.expected(checked.replay)
+    check_tables(config, checked.replay)
     names = names_of(targets_of(plan))
     if not leave_out_damaged and (damage := damaged_now(config, names, plan.range)):
         raise damaged_error(damage, f"rewindow publish {replay_id}")
@@ -239,7 +242,8 @@ def check_publishable(
     """
     replay_id = replay.replay_id
     staged = check_ended(config, replay, plan)
-    flaws = flaws_of(config, plan, staged)
+    pinned = StagedReplay(plan, config.replay_root(replay_id), versions_of(staged))
+    flaws = flaws_of(pinned)
     others = objections_to(config, ledger, replay, plan, flaws)
     accepted, gate = _gate_objection(config, ledger, replay_id, staged)
     refusal = None if accepted else gate
@@ -257,6 +261,7 @@ def check_publishable(
         ledger.checks.accept(replay_id, accept, who, staged)
     by_gate = [gate.primary.partition(": ")[2]] if gate is not None else []
     return Publishable(
+        pinned,
         staged,
         flaws=flaws,
         accepted=accept or (accepted if gate is not None else None),
@@ -407,19 +412,17 @@ def _visible(
 def _details(
     config: Config,
     ledger: Ledger,
-    plan: Plan,
     checked: Publishable,
 ) -> PublicationDetails:
     """Returns all values that are needed to finish a publication, pinned to the checked
     contents.
     """
-    root = config.replay_root(plan.replay_id)
-    staged = versions_of(checked.staged)
-    states = saved_states(Table.open(root / CHECKPOINTS, staged[CHECKPOINTS]))
+    plan = checked.replay.plan
+    checkpoints = checked.replay.checkpoints
+    facts = checked.replay.facts
+    states = saved_states(checkpoints)
     kept = kept_checkpoints(plan, states, plan.range)
-    stored.check(
-        checkpoint_rows(config, plan, staged[CHECKPOINTS], windows=kept), root / CHECKPOINTS
-    )
+    stored.check(checkpoint_rows(checkpoints, windows=kept), checkpoints.path)
     start = start_state(config, plan)
     names = plan.tables
     stateful = [
@@ -428,7 +431,6 @@ def _details(
     related = related_acts(ledger, plan.application, names)
     in_effect = states_in_effect(related)
     number = 1 + max((publication.number for publication in in_effect), default=0)
-    facts = Table.open(root / FACTS, staged[FACTS])
     repeats = repeated_publications(config, ledger, plan, related, states=states, facts=facts)
     new = EffectivePublication(
         number,
@@ -444,12 +446,7 @@ def _details(
     known = sorted(states)
     step = 1 + len(known) // STATES_MAX
     named = {*known[::step], *kept, plan.first - 1}
-    losses = losses_of(
-        plan,
-        facts,
-        Table.open(root / CHECKPOINTS, staged[CHECKPOINTS]),
-        windows=plan.range,
-    )
+    losses = losses_of(plan, facts, checkpoints, windows=plan.range)
     sealed = sealed_counts(facts, plan.range)
     lost = {}
     for output in plan.staged:
@@ -458,7 +455,7 @@ def _details(
             lost[output.name] = windows_lost
     return PublicationDetails(
         application=plan.application,
-        staged_versions=staged,
+        staged_versions=dict(checked.replay.versions),
         staged=checked.staged,
         checkpoints=tuple(kept),
         states={window: states[window] for window in sorted(named) if window in states},
@@ -484,14 +481,15 @@ def _details(
 def _open(
     config: Config,
     ledger: Ledger,
-    plan: Plan,
+    replay: StagedReplay,
     details: PublicationDetails,
     crash: Crash,
 ) -> Publication:
+    plan = replay.plan
     names = names_of(targets_of(plan))
     ledger.leases.acquire(plan.replay_id, names, plan.first, last=plan.last)
     try:
-        versions = prepare_tables(config, plan)
+        versions = prepare_tables(config, replay)
         details = replace(
             details,
             table_ids={name: open_published(config, name).id for name in versions},

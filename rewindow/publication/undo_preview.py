@@ -22,8 +22,10 @@ from rewindow.sequences import names_of
 from rewindow.settings.config import Config
 from rewindow.storage.damage import damaged_error
 from rewindow.storage.published_tables import Kind, kind_of
+from rewindow.storage.snapshots import snapshot_cache
 
 
+@snapshot_cache()
 def expected_undo(
     config: Config,
     replay_id: str,

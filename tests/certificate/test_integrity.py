@@ -25,7 +25,6 @@ from rewindow.facts.seals import columns_text
 from rewindow.ledger import publish_app_id
 from rewindow.pages.certificate_page import certificate_page
 from rewindow.publication.contents import published_seals
-from rewindow.publication.prepare import prepare_tables
 from rewindow.publication.publish import publish
 from rewindow.settings.config import Config
 from rewindow.storage import Table, create_table, query
@@ -35,7 +34,7 @@ from rewindow.storage.layout import event_columns
 from rewindow.storage.names import open_published
 from rewindow.windows import WindowRange
 from tests.publication.kills import settings
-from tests.publication.staging import lose_last_commit, simple
+from tests.publication.staging import lose_last_commit, prepared, simple
 
 APP = "publish/t"
 RANGE = WindowRange(100, 119)
@@ -145,7 +144,7 @@ def published_by_hand(config: Config) -> Path:
     replay = simple(config, "r", 100, 107, outputs=("ranks",))
     plan = replay.plan
     name = "app.ranks"
-    prepare_tables(config, plan)
+    prepared(config, plan)
     table = open_published(config, name)
     rows = query("select * from t", t=Table.open(replay.root / "ranks"))
     table.commit_arrow(

@@ -27,12 +27,13 @@ from rewindow.facts.arrow_digests import arrow_digests
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.location import Location
 from rewindow.planning.creation import create_staging
+from rewindow.publication.prepare import prepare_tables
 from rewindow.recovery import OutputPlan, Plan, StartState, guarantee
 from rewindow.settings.config import Config
 from rewindow.spark.digests import empty_digests
 from rewindow.spark.frames import spark_schema
 from rewindow.state import checkpoints as stored
-from rewindow.storage import Position, Table, data_files
+from rewindow.storage import Position, Table, data_files, staged_replay
 from rewindow.storage.checksums import with_checksums
 from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, staged_contents
 from rewindow.windows import to_datetime
@@ -440,3 +441,10 @@ def lossy_and_full(config: Config) -> None:
     lossy.group(100, 119, {"ranks": ranks}, state=state_of(0))
     lossy.group(100, 117, {"delays": rows["delays"]})
     lossy.end(ledger=False)
+
+
+def prepared(config: Config, plan: Plan) -> dict[str, int]:
+    """Prepares the published tables of a staged replay; returns their versions."""
+    return prepare_tables(
+        config, staged_replay.StagedReplay(plan, config.replay_root(plan.replay_id))
+    )

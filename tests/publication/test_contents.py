@@ -17,14 +17,13 @@ from rewindow.facts.readers import staged_seals
 from rewindow.ledger import Ledger, publish_app_id
 from rewindow.publication.commits import commit_once
 from rewindow.publication.contents import checkpoint_rows, saved_states
-from rewindow.publication.prepare import prepare_tables
 from rewindow.retention.horizon import retention_days, undo_horizon
 from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table, query
 from rewindow.storage.names import open_published
 from rewindow.windows import WindowRange
-from tests.publication.staging import StagedReplay, rows_of, simple, state_of
+from tests.publication.staging import StagedReplay, prepared, rows_of, simple, state_of
 
 RANGE = WindowRange(100, 105)
 
@@ -93,19 +92,17 @@ def test_certificate_compares_the_newest_sealed_attempt_too(
 
 def test_newest_state_after_a_window_is_published(config: Config, repeated: StagedReplay) -> None:
     table = Table.open(repeated.root / "checkpoints")
-    (row,) = checkpoint_rows(config, repeated.plan, table.version, [105]).to_pylist()
+    (row,) = checkpoint_rows(table, [105]).to_pylist()
     assert stored.decode(row, Path()).equals(state_of(3))
     states = saved_states(table)
     assert sorted(states) == [99, 102, 105]
-    assert states[105] == stored.state_digest(
-        checkpoint_rows(config, repeated.plan, table.version, [105])
-    )
+    assert states[105] == stored.state_digest(checkpoint_rows(table, [105]))
 
 
 def test_outdated_publication_commits_nothing(config: Config) -> None:
     plan = simple(config, "r", 100, 105).plan
     ledger = Ledger.open(config.ledger_url)
-    late = ledger.publications.open("r", prepare_tables(config, plan), 100, 105)
+    late = ledger.publications.open("r", prepared(config, plan), 100, 105)
     table = open_published(config, "app.ranks")
     table.commit_files([], app_id=publish_app_id("app.ranks"), version=late.number + 1)
     done: list[str] = []

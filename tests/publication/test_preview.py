@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from rewindow.application import Mode
 from rewindow.errors import GateError, InputError, ResourceError, TableError
@@ -27,7 +28,7 @@ from rewindow.publication.publish import expected_publication, publish
 from rewindow.publication.undo import undo
 from rewindow.publication.undo_preview import expected_undo
 from rewindow.settings.config import Config
-from rewindow.storage import Table, query
+from rewindow.storage import Table, query, snapshots
 from tests.publication.staging import StagedReplay, rows_of, simple, state_of
 
 STREAM = "app.ranks"
@@ -346,3 +347,23 @@ def test_undo_preview_reports_a_slow_undo(config: Config) -> None:
         0,
         f'table "{STREAM}" has a constraint',
     )
+
+
+def test_previews_read_the_log_of_each_table_version_once(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage(config, "one", 100, 103)
+    publish(config, "one")
+    stage(config, "two", 100, 103, plus=1)
+    read: list[tuple[str, int | None]] = []
+
+    class Counted(DeltaTable):
+        def __init__(self, uri: str, version: int | None = None) -> None:
+            read.append((uri, version))
+            super().__init__(uri, version=version)
+
+    monkeypatch.setattr(snapshots, "DeltaTable", Counted)
+    for preview in (expected_publication, expected_undo):
+        read.clear()
+        preview(config, "two" if preview is expected_publication else "one")
+        assert read and len(read) == len(set(read))

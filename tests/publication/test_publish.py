@@ -17,7 +17,6 @@ from rewindow.errors import GateError, InputError, OverlapError, TableError
 from rewindow.facts.readers import staged_seals
 from rewindow.ledger import Ledger, ReplayState
 from rewindow.publication import finish, read_published, staged_output
-from rewindow.publication.prepare import prepare_tables
 from rewindow.publication.publish import check_publishable, expected_publication, publish
 from rewindow.publication.result import PublicationResult
 from rewindow.publication.undo import undo
@@ -33,6 +32,7 @@ from tests.publication.staging import (
     HOUR_MS,
     StagedReplay,
     lose_last_commit,
+    prepared,
     rows_of,
     simple,
     state_of,
@@ -393,7 +393,7 @@ def test_publishing_a_purged_replay_again_names_the_command_that_computes_it(
 def test_tables_retain_files_for_an_undo_and_shorter_retention_is_reported(config: Config) -> None:
     assert undo_horizon(config, "app").days == 30
     ranks_only(config, "r1", 100, 103)
-    prepare_tables(config, staged_plan(config, "r1"))
+    prepared(config, staged_plan(config, "r1"))
     assert str(undo_horizon(config, "app")) == "a publication can be undone for 30 days"
     delta = Table.open(config.stream_table("app.ranks")).delta
     delta.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 2 days"})

@@ -11,11 +11,10 @@ from rewindow.errors import GateError, TableError
 from rewindow.ledger import Ledger
 from rewindow.publication import publish as publishing
 from rewindow.publication.finish import Publisher
-from rewindow.publication.prepare import prepare_tables
 from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.layout import staged_contents
-from tests.publication.staging import StagedReplay, simple
+from tests.publication.staging import StagedReplay, prepared, simple
 
 
 def flag_as_lost(root: Path) -> None:
@@ -122,7 +121,7 @@ def test_publication_uses_the_checked_versions(config: Config) -> None:
     ledger = Ledger.open(config.ledger_url)
     judged = publishing.check_publishable(config, ledger, ledger.replays.get("r"), replay.plan)
     drop_rows(replay.root)
-    details = publishing._details(config, ledger, replay.plan, judged)
+    details = publishing._details(config, ledger, judged)
     assert details.staged_versions["ranks"] == Table.open(replay.root / "ranks").version - 1
 
 
@@ -130,10 +129,10 @@ def test_publication_stops_when_the_facts_were_altered_after_its_start(config: C
     replay = simple(config, "r", 100, 103)
     ledger = Ledger.open(config.ledger_url)
     judged = publishing.check_publishable(config, ledger, ledger.replays.get("r"), replay.plan)
-    details = publishing._details(config, ledger, replay.plan, judged)
+    details = publishing._details(config, ledger, judged)
     publication = ledger.publications.open(
         "r",
-        prepare_tables(config, replay.plan),
+        prepared(config, replay.plan),
         100,
         103,
         details,
@@ -148,10 +147,10 @@ def test_publication_stops_when_the_facts_were_altered_after_its_start(config: C
 def test_published_table_that_expires_transactions_is_rejected(config: Config) -> None:
     # Its last transaction identifies the publication that it holds.
     replay = simple(config, "r", 100, 103)
-    prepare_tables(config, replay.plan)
+    prepared(config, replay.plan)
     name = "delta.setTransactionRetentionDuration"
     Table.open(config.stream_table("app.ranks")).delta.alter.set_table_properties(
         {name: "interval 1 days"}
     )
     with pytest.raises(TableError, match='table "app.ranks" drops transaction ids'):
-        prepare_tables(config, replay.plan)
+        prepared(config, replay.plan)

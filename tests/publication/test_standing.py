@@ -9,14 +9,14 @@ import pytest
 from rewindow.ledger import Ledger, Publication
 from rewindow.ledger.publication_details import StaleWindows
 from rewindow.publication import publish as publishing
-from rewindow.publication.prepare import prepare_tables
 from rewindow.publication.undo import DamagePolicy, open_undo
 from rewindow.recovery import StartState
 from rewindow.settings.config import Config
-from rewindow.storage.layout import staged_contents
+from rewindow.storage.layout import staged_contents, versions_of
 from rewindow.storage.names import open_published
+from rewindow.storage.staged_replay import StagedReplay
 from rewindow.windows import WindowRange
-from tests.publication.staging import simple, state_of
+from tests.publication.staging import prepared, simple, state_of
 
 
 def opened(
@@ -32,15 +32,17 @@ def opened(
     """
     plan = simple(config, replay_id, first, last, outputs=outputs, **more).plan
     ledger = Ledger.open(config.ledger_url)
+    root = config.replay_root(replay_id)
+    contents = staged_contents(root)
+    tables = StagedReplay(plan, root, versions_of(contents))
     details = publishing._details(
         config,
         ledger,
-        plan,
-        publishing.Publishable(staged_contents(config.replay_root(replay_id))),
+        publishing.Publishable(tables, contents),
     )
     publication = ledger.publications.open(
         replay_id,
-        prepare_tables(config, plan),
+        prepared(config, plan),
         first,
         last,
         details,

@@ -13,7 +13,6 @@ from rewindow.errors import InputError
 from rewindow.ledger import Ledger, publish_app_id
 from rewindow.ledger.rebuild import rebuild_ledger
 from rewindow.ledger.replays import Replays
-from rewindow.publication.prepare import prepare_tables
 from rewindow.recovery import StartState
 from rewindow.retention import purge as module
 from rewindow.retention.purge import Purgeable, purge, purgeable
@@ -21,7 +20,7 @@ from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.names import open_published
 from rewindow.storage.published_tables import targets_of
-from tests.publication.staging import simple
+from tests.publication.staging import prepared, simple
 
 AT_ONCE = timedelta(0)
 
@@ -43,7 +42,7 @@ def published(config: Config, replay_id: str) -> Ledger:
     """
     plan = simple(config, replay_id, 100, 103).plan
     ledger = Ledger.open(config.ledger_url)
-    publication = ledger.publications.open(replay_id, prepare_tables(config, plan), 100, 103)
+    publication = ledger.publications.open(replay_id, prepared(config, plan), 100, 103)
     for target in targets_of(plan):
         table = open_published(config, target.name)
         table.commit_files(
