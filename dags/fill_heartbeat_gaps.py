@@ -34,7 +34,7 @@ from rewindow_airflow import (
 with scheduled_dag("fill_heartbeat_gaps", doc_md=__doc__, tags=["heartbeat"]):
     repairs = repair(trigger_rule="none_failed")  # What has nothing new to fill is skipped.
     for stream, settings in Config.load().streams.items():
-        if settings.interval_us or settings.fill:
+        if settings.interval_us or settings.fill is not None:
             with TaskGroup(stream):
                 plan = plan_filling(stream)
                 chain(

@@ -213,7 +213,9 @@ def gap_request(stream: str, config: Config, context: Context) -> ReplayRequest:
     from rewindow.planning import ReplayRequest
     from rewindow.settings.config import FILLED, HEARTBEAT
 
-    prefix, output = (FILLED, "filled") if config.stream(stream).fill else (HEARTBEAT, "ticks")
+    prefix, output = (
+        (FILLED, "filled") if config.stream(stream).fill is not None else (HEARTBEAT, "ticks")
+    )
     application = f"{prefix}{stream}"
     recorded = sealed_of(config, stream)
     filled = sealed_of(config, f"{application}.{output}")

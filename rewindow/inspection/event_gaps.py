@@ -24,6 +24,7 @@ from rewindow.operators.gaps.hours_sql import clock_sql
 from rewindow.operators.gaps.settings import GapSettings
 from rewindow.operators.gaps.sql import ENDED, LATE_REPAIRED, NEVER_STARTED, RUN, GapSql
 from rewindow.operators.schedule.hours_grid import HoursGrid
+from rewindow.operators.schedule.opening_hours import OpeningHours
 from rewindow.sequences import excluding
 from rewindow.settings.config import Config
 from rewindow.storage import Table, query, quoted
@@ -74,16 +75,11 @@ class StreamRows:
         else:
             cadence_us = settings.cadence_us or settings.interval_us
             keys = settings.keys
-            fill = settings.fill
+            fill = settings.fill or {}
             hours: dict[str, Any] = {}
-            if fill is not None and fill.hours is not None:
-                hours = {
-                    "zone": fill.zone,
-                    "hours": fill.hours,
-                    "weekdays": fill.weekdays,
-                    "closed": fill.closed,
-                }
-                cadence_us = cadence_us if fill.step is None else parse_duration(fill.step)
+            if "hours" in fill:
+                hours = {name: fill[name] for name in OpeningHours.model_fields if name in fill}
+                cadence_us = parse_duration(fill["step"]) if "step" in fill else cadence_us
             rows = cls(
                 stream,
                 table,

@@ -96,9 +96,9 @@ def filled_stream(config: Config, stream: str, windows: WindowRange) -> FilledSt
     if settings is None or settings.fill is None or not Table.exists(config.stream_table(name)):
         return None
     step_us = settings.cadence_us or settings.interval_us
-    if settings.fill.step is not None:
-        zone = None if settings.fill.hours else settings.fill.zone
-        step_us = FillRules(event_at="at", step=settings.fill.step, zone=zone).step_us
+    if "step" in settings.fill:
+        zone = None if "hours" in settings.fill else settings.fill.get("zone")
+        step_us = FillRules(event_at="at", step=settings.fill["step"], zone=zone).step_us
     rows = StreamRows(
         name,
         Table.open(config.stream_table(name)),
@@ -107,7 +107,7 @@ def filled_stream(config: Config, stream: str, windows: WindowRange) -> FilledSt
         event_at=settings.event_at,
     )
     schema = rows.table.schema
-    filled = [column for column in settings.fill.columns if column in schema.names]
+    filled = [column for column in settings.fill.get("columns", {}) if column in schema.names]
     columns = [column for column in filled if _is_number(schema.field(column).type)][:COLUMNS_MAX]
     if settings.event_at is None or step_us is None or not columns:
         return None

@@ -18,6 +18,7 @@ from rewindow.application import FrameOperator
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
 from rewindow.operators.columns import type_texts
+from rewindow.operators.durations import is_duration
 
 _TIME = pa.timestamp("us", tz="UTC")
 SALES = pa.schema(
@@ -279,6 +280,7 @@ def _properties(kind: type[FrameOperator]) -> list[PropertyLine]:
     for name, field in kind.model_fields.items():
         if field.annotation is pa.Schema:
             continue
+        type_text = "duration" if is_duration(field) else _type_text(field.annotation)
         default = None
         if not field.is_required():
             default = json.dumps(field.get_default(call_default_factory=True), default=str)
@@ -286,7 +288,7 @@ def _properties(kind: type[FrameOperator]) -> list[PropertyLine]:
         found.append(
             PropertyLine(
                 key,
-                _type_text(field.annotation),
+                type_text,
                 default,
                 about.get(name, ""),
             )

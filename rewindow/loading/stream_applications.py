@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pyarrow as pa
 
 from rewindow.application import Application, FrameOperator
@@ -14,12 +17,24 @@ from rewindow.loading.suite_parameters import (
     heartbeat_parameters,
     late_parameters,
 )
+from rewindow.names import did_you_mean
+from rewindow.operators.durations import in_microseconds, is_duration
 from rewindow.operators.event_time_windows.operator import AggregateWindows
+from rewindow.operators.event_time_windows.settings import (
+    CountWindows,
+    EventWindows,
+    GlobalWindow,
+)
 from rewindow.operators.filling.operator import FillGaps
 from rewindow.operators.heartbeat.function import EMISSION
 from rewindow.operators.heartbeat.operator import Heartbeat
 from rewindow.settings.config import FILLED, HEARTBEAT, WINDOWS, StreamConfig
 from rewindow.windows import format_duration
+
+SUITE = "suite"
+"""Setting of a section that names the suite of the output."""
+_NAMES = {"fill": "columns", "from_time": "from", "to_time": "to"}
+"""Properties of FillGaps that have another name in the section [streams.NAME.fill]."""
 
 
 def stream_application(
@@ -69,8 +84,7 @@ def heartbeat_application(stream: str, settings: StreamConfig, schema: pa.Schema
         key_by=tuple(settings.keys),
         columns=schema,
     )
-    if beat.wrong_properties():
-        raise InputError(f'stream "{stream}" cannot have a heartbeat: {_wrong(beat)}')
+    _check(beat, f'stream "{stream}" cannot have a heartbeat', f"streams.{stream}")
     app = Application(
         f"{HEARTBEAT}{stream}",
         window=format_duration(settings.width_us),
@@ -101,48 +115,33 @@ def filled_application(stream: str, settings: StreamConfig, schema: pa.Schema) -
     """
     fill = settings.fill
     step_us = settings.cadence_us or settings.interval_us
-    step: str | float | None = f"{step_us} us" if step_us else None
-    if fill is not None and fill.step is not None:
-        step = fill.step
-    needed = {"fill": fill, "event_at": settings.event_at, "fill.step": step}
-    lacking = [name for name, value in needed.items() if not value]
-    if fill is None or settings.event_at is None or lacking:
+    step = f"{step_us} us" if step_us else None
+    needed = {"fill": fill, "event_at": settings.event_at}
+    needed["fill.step"] = step if fill is None else fill.get("step", step)
+    lacking = [name for name, value in needed.items() if value is None]
+    if fill is None or lacking:
         raise InputError(
             f'stream "{stream}" has no {lacking[0]}',
             hint=f"Set it in [streams.{stream}] of rewindow.toml.",
         )
-    is_bounded = fill.from_time is not None and fill.to_time is not None
-    operator = FillGaps(
-        columns=schema,
-        event_at=settings.event_at,
-        step=step,
-        zone=fill.zone,
-        hours=fill.hours,
-        weekdays=fill.weekdays,
-        closed=tuple(map(str, fill.closed)),
-        keys=tuple(settings.keys),
-        fill=fill.columns,
-        from_time=fill.from_time,
-        to_time=fill.to_time,
-        expected_keys=tuple(map(tuple, settings.expected_values)) if is_bounded else (),
-        origin=fill.origin,
-        max_rows=fill.max_rows,
-        max_ahead=f"{fill.max_ahead_us} us",
-        look_back=None if fill.look_back_us is None else f"{fill.look_back_us} us",
-    )
-    if operator.wrong_properties():
-        hint = f"Change [streams.{stream}.fill] of rewindow.toml."
-        raise InputError(f'stream "{stream}" cannot be filled: {_wrong(operator)}', hint=hint)
+    section = f"streams.{stream}.fill"
+    own = {"columns": schema, "event_at": settings.event_at, "keys": tuple(settings.keys)}
+    own["arrived_at"] = "arrived_at"
+    own["expected_keys"] = ()
+    if "from" in fill and "to" in fill:
+        own["expected_keys"] = tuple(map(tuple, settings.expected_values))
+    defaults = {"step": step, "origin": "1970-01-01T00:00:00Z"}
+    operator = FillGaps(**_properties(FillGaps, section, {**defaults, **fill}, own))
+    _check(operator, f'stream "{stream}" cannot be filled', section)
     app = Application(
         f"{FILLED}{stream}",
         window=format_duration(settings.width_us),
         origin_ms=settings.grid.origin_ms,
     )
     node = app.add("fill", operator, stream=app.input(stream))
-    known = filled_parameters(
-        stream, operator, schema, max_ahead_us=fill.max_ahead_us, grid=settings.grid
-    )
-    app.output("filled", node, key=[], suite=fill.suite or "filled", suite_parameters=known)
+    known = filled_parameters(stream, operator, schema, grid=settings.grid)
+    suite = fill.get(SUITE, "filled")
+    app.output("filled", node, key=[], suite=suite, suite_parameters=known)
     return app
 
 
@@ -170,48 +169,33 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
             f'stream "{stream}" has no {lacking}',
             hint=f"Set {what} in [{where}] of rewindow.toml.",
         )
-    named = ("gap", "lag", "watermark_interval", "max_ahead", "allowed_lateness", "early", "late")
-    durations = {name: getattr(given, f"{name}_us") for name in named}
-    operator = AggregateWindows(
-        columns=schema,
-        event_at=settings.event_at,
-        length=given.length,
-        slide=given.slide,
-        aggregates=given.aggregates,
-        accumulation=given.accumulation,
-        only_updated_panes=given.only_updated_panes,
-        gap_inclusive=given.gap_inclusive,
-        early_tuples=given.early_tuples,
-        late_tuples=given.late_tuples,
-        keys=tuple(settings.keys),
-        **{name: f"{us} us" for name, us in durations.items() if us is not None},
-        max_jump=None if settings.max_jump_us is None else f"{settings.max_jump_us} us",
-    )
-    if operator.wrong_properties():
-        hint = f"Change [streams.{stream}.windows] of rewindow.toml."
-        raise InputError(f'stream "{stream}" cannot have windows: {_wrong(operator)}', hint=hint)
+    section = f"streams.{stream}.windows"
+    own = {"columns": schema, "event_at": settings.event_at, "keys": tuple(settings.keys)}
+    own["arrived_at"] = "arrived_at"
+    own["streams"] = ()
+    own["max_jump"] = None if settings.max_jump_us is None else f"{settings.max_jump_us} us"
+    defaults = {"aggregates": {"tuples": "count(*)"}}
+    properties = _properties(AggregateWindows, section, {**defaults, **given}, own)
+    operator = AggregateWindows(**properties)
+    _check(operator, f'stream "{stream}" cannot have windows', section)
     app = Application(
         f"{WINDOWS}{stream}",
         window=format_duration(settings.width_us),
         origin_ms=settings.grid.origin_ms,
     )
     node = app.add("aggregate", operator, stream=app.input(stream))
-    again = (
-        ["pane", "kind"]
-        if given.allowed_lateness_us or given.early_us or given.early_tuples
-        else []
-    )
-    key = ["window_begin_us", *again]
-    if given.length is not None and not given.length.endswith(
-        " us"
-    ):  # Starts may be equal or null (E65).
+    windows = operator.windows()
+    key = ["window_begin_us"]
+    if isinstance(windows, CountWindows | GlobalWindow):  # Starts may be equal or null (E65).
         key = ["pane", "kind"]
+    elif windows.allowed_us or (isinstance(windows, EventWindows) and windows.is_early):
+        key += ["pane", "kind"]
     # A key of the stream may be null, which the gate rejects in a key of an output (X24).
     app.output(
         "fired",
         node["fired"],
         key=[] if settings.keys else key,
-        suite=given.suite or "windows",
+        suite=given.get(SUITE, "windows"),
         suite_parameters=fired_parameters(stream, operator, schema),
     )
     known = late_parameters(stream, operator, schema)
@@ -219,12 +203,51 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
     return app
 
 
-def _wrong(operator: FrameOperator) -> str:
-    """Returns the first error about an operator's properties, with the name of the property if it
-    is known.
+def _properties(
+    kind: type[FrameOperator],
+    section: str,
+    given: Mapping[str, Any],
+    own: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Returns the properties of an operator that a section of `rewindow.toml` sets.
+
+    Durations are written in microseconds, because the configuration digest is computed from this
+    text: "1 hour" and "60 min" are the same configuration.
+
+    Args:
+        kind: class of the operator.
+        section: name of the section.
+        given: its settings.
+        own: properties that follow from the stream, which the section cannot set.
+
+    Raises:
+        InputError: the section has a setting that the operator does not have.
     """
+    properties = {}
+    for name, field in kind.model_fields.items():
+        if name in own:
+            continue
+        key = _NAMES.get(name, name)
+        if key in given or is_duration(field):
+            value = given.get(key, field.default)
+            properties[name] = in_microseconds(value) if is_duration(field) else value
+    known = [_NAMES.get(name, name) for name in kind.model_fields if name not in own]
+    for key in given:
+        if key not in (*known, SUITE):
+            names = ", ".join((*known, SUITE))
+            hint = f"{did_you_mean(key, known)}Known in [{section}]: {names}."
+            raise InputError(f'setting "{section}.{key}" is unknown', hint=hint)
+    return {**properties, **own}
+
+
+def _check(operator: FrameOperator, refusal: str, section: str) -> None:
+    """Raises an error about the first wrong property of an operator, with the name of its setting
+    if it is known.
+    """
+    if not operator.wrong_properties():
+        return
     first = operator.wrong_properties()[0]
-    if first.path == "properties":
-        return first.message
-    message = first.message.removeprefix("it ")
-    return f"{first.path}{' ' if message != first.message else ': '}{message}"
+    name, dot, rest = first.path.partition(".")
+    where = f"{_NAMES.get(name, name)}{dot}{rest}: "
+    text = first.message if name == "properties" else f"{where}{first.message}"
+    raise InputError(f"{refusal}: {text}", hint=f"Change [{section}] of rewindow.toml.")

@@ -156,13 +156,11 @@ def filled_parameters(
     stream: str,
     operator: FillGaps,
     schema: pa.Schema,
-    max_ahead_us: int,
     grid: Grid,
 ) -> Parameters:
     """Returns the parameters of the suite `filled`: the steps, and the methods of the columns.
 
     Args:
-        max_ahead_us: the operator skips timestamps that are further ahead of their arrival.
         grid: grid of the streaming windows.
     """
     rules = operator.rules()
@@ -175,6 +173,7 @@ def filled_parameters(
         since_us = rules.from_time - rules.look_back_us
     to_us = _FAR_US if rules.to_time is None else rules.to_time
     closing = (to_us - 1 - grid.origin_us) // grid.width_us
+    max_ahead_us = operator.max_ahead_us or _FAR_US
     known: Parameters = {
         **names,
         "step_us": rules.step_us,

@@ -40,7 +40,6 @@ from rewindow.settings.file import (
     part_applications,
     read_settings,
 )
-from rewindow.settings.fill_section import FillConfig
 from rewindow.settings.types import (
     DurationUs,
     Folder,
@@ -50,7 +49,6 @@ from rewindow.settings.types import (
     known_encoding,
     zero_or_more,
 )
-from rewindow.settings.windows_section import WindowsConfig
 from rewindow.windows import Grid, format_duration
 
 HEARTBEAT = "heartbeat_"
@@ -168,10 +166,14 @@ class StreamConfig(Section):
     """The stream contains the statistics of a live run of this application, or of the graph in this
     JSON file, whose name ends in ".json".
     """
-    fill: FillConfig | None = None
-    """How missing rows are filled, in a separate section: [streams.NAME.fill]."""
-    windows: WindowsConfig | None = None
-    """Windows over event time, in a separate section: [streams.NAME.windows]."""
+    fill: dict[str, Any] | None = None
+    """How missing rows are filled, in a separate section, [streams.NAME.fill]: the properties of
+    `FillGaps`. It defines the application `filled_NAME`.
+    """
+    windows: dict[str, Any] | None = None
+    """Windows over event time, in a separate section, [streams.NAME.windows]: the properties of
+    `AggregateWindows`. It defines the application `windows_NAME`.
+    """
     width_us: DurationUs = Field(500_000, alias="width")
     origin: str = "1970-01-01T00:00:00Z"
     zone: str = "UTC"
@@ -526,9 +528,9 @@ class Config(Section):
         for name, settings in self.streams.items():
             if settings.interval_us:
                 beats[f"{HEARTBEAT}{name}"] = name
-            if settings.fill:
+            if settings.fill is not None:
                 filled[f"{FILLED}{name}"] = name
-            if settings.windows:
+            if settings.windows is not None:
                 windows[f"{WINDOWS}{name}"] = name
         return beats | filled | windows
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -28,29 +27,6 @@ def _duration(text: str | int | float) -> int:
 
 def _as_text(duration_us: int) -> str:
     return format_duration(duration_us) if duration_us else "0"
-
-
-def _window_size(text: object) -> str:
-    """Returns the size of a window in the format of its operator: a duration, a number of tuples,
-    or "global".
-    """
-    size = " ".join(str(text).split())
-    if size == "global" or re.fullmatch("[0-9]+ tuples?", size):
-        return size
-    if not isinstance(text, str | int | float):
-        raise PydanticCustomError(
-            "duration",
-            "it is no text",
-            {"hint": 'Write it as in length = "1 hour".'},
-        )
-    size_us = _duration(text)
-    if size_us <= 0:
-        raise PydanticCustomError(
-            "duration",
-            "it is {us}; it must be greater than zero",
-            {"us": _as_text(size_us)},
-        )
-    return f"{size_us} us"
 
 
 def above_zero(interval_us: int) -> int:
@@ -82,26 +58,8 @@ def known_encoding(name: str) -> str:
     return known.name
 
 
-def _ahead(text: str | int | float) -> int:
-    try:
-        return parse_duration(text)
-    except InputError as error:
-        hint = f'{error.hint} A long one turns it off, such as "36500 days".'.strip()
-        raise PydanticCustomError(
-            "duration",
-            "{text}",
-            {"text": error.primary, "hint": hint},
-        ) from error
-
-
-AheadUs = Annotated[int, BeforeValidator(_ahead)]
-"""How far a timestamp may be ahead, in microseconds; TOML has no null to turn it off."""
-
 DurationUs = Annotated[int, BeforeValidator(_duration)]
 """A duration in microseconds, parsed from text such as "1 hour"; bare numbers are seconds."""
-
-Length = Annotated[str, PlainValidator(_window_size)]
-"""The size of a window over event time: a duration, "100 tuples", or "global"."""
 
 
 def _location(given: object) -> Location:

@@ -25,7 +25,6 @@ from deltalake import write_deltalake
 from rewindow.facts.seals import with_checksums
 from rewindow.ledger import Ledger
 from rewindow.settings.config import Config
-from rewindow.settings.fill_section import FillConfig
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table, query
 from rewindow.storage.formats import TableKind, format_property
@@ -170,7 +169,7 @@ def test_filling_keeps_the_range_of_its_open_replay_after_more_was_recorded(
 
 def test_stream_with_methods_is_filled_by_them_and_otherwise_with_timers(settings: Config) -> None:
     for fill, application in (
-        (FillConfig(columns={"page": "forward"}), "filled_clicks"),
+        ({"columns": {"page": "forward"}}, "filled_clicks"),
         (None, "heartbeat_clicks"),
     ):
         stream = settings.stream("clicks").model_copy(update={"fill": fill})

@@ -10,13 +10,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pydantic import ValidationError
 
 from rewindow.application import Mode, find_violations, validate
 from rewindow.application.overrides import OPTION, overrides_from
 from rewindow.errors import InputError
 from rewindow.loading.catalog import application_names, load_application
-from rewindow.loading.stream_applications import filled_application, windows_application
+from rewindow.loading.code_versions import configuration_digest
+from rewindow.loading.stream_applications import (
+    filled_application,
+    heartbeat_application,
+    windows_application,
+)
 from rewindow.loading.suite_flaws import suite_flaws
 from rewindow.loading.suites import suite_for
 from rewindow.operators import AggregateWindows, FillGaps
@@ -213,8 +217,8 @@ def test_look_back_is_passed_to_the_operator_and_must_be_positive() -> None:
             filled_application("weather", stream(fill=FILL | more), SCHEMA).nodes["fill"].operator
         )
         assert isinstance(operator, FillGaps) and operator.rules().look_back_us == look_back_us
-    with pytest.raises(ValidationError, match="look_back"):
-        stream(fill=FILL | {"look_back": 0})
+    with pytest.raises(InputError, match="look_back is 0, it must be above 0"):
+        filled_application("weather", stream(fill=FILL | {"look_back": 0}), SCHEMA)
 
 
 def test_bounds_and_expected_keys_are_passed_to_the_operator() -> None:
@@ -415,39 +419,63 @@ def test_wrong_windows_section_is_an_error_with_a_hint(case: str) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ('length = "0 s"', "streams.s.windows.length"),
-        ('length = "-1 h"', "it is -1 h; it must be greater than zero"),
-        ('length = "1 h"\nmax_ahead = "never"', 'A long one turns it off, such as "36500 days"'),
-        ("length = [1]", 'Write it as in length = "1 hour"'),
+        ('length = "0 s"', "length and slide must be above 0"),
+        ('length = "-1 h"', "duration -1 h is out of range"),
+        ('length = "1 h"\nmax_ahead = "never"', 'duration "never" cannot be read'),
+        ("length = [1]", "[1] is not a duration"),
         ('length = "ten tuples"', 'duration "ten tuples" cannot be read'),
-        ('length = "1 h"\nlag = "-1 s"', "it is -1 s; it must be zero or more"),
-        ('length = "1 h"\naccumulation = "all"', "streams.s.windows.accumulation"),
-        (
-            'length = "1 h"\nlater = 1',
-            "Known in [streams.s.windows]: length, slide, aggregates, lag",
-        ),
+        ('length = "1 h"\nlag = "-1 s"', "duration -1 s is out of range"),
+        ('length = "1 h"\naccumulation = "all"', "accumulation: it must be 'discarding'"),
+        ('length = "1 h"\ngap_inclusive = "perhaps"', "gap_inclusive: it must be a valid boolean"),
+        ('length = "1 h"\nlater = 1', 'setting "streams.weather.windows.later" is unknown'),
+        ('length = "1 h"\nlags = 1', 'Did you mean "lag"? Known in [streams.weather.windows]: '),
+        ('length = "1 h"\nevent_at = "x"', 'setting "streams.weather.windows.event_at" is unknown'),
     ],
 )
 def test_wrong_value_in_a_windows_section_is_named_with_the_allowed_values(
-    tmp_path: Path,
     line: str,
     words: str,
 ) -> None:
-    path = tmp_path / "rewindow.toml"
-    path.write_text(
-        f'[streams.s]\nsource = "x.csv"\narrived_at = "at"\n[streams.s.windows]\n{line}\n'
-    )
     with pytest.raises(InputError) as caught:
-        Config.load(path)
-    assert words in f"{caught.value.primary} {caught.value.hint}"
+        windows_application("weather", stream(windows=tomllib.loads(line)), SCHEMA)
+    assert words in str(caught.value) and "[streams.weather.windows]" in caught.value.hint
 
 
-def test_unknown_setting_of_the_section_is_reported_with_the_known_ones(tmp_path: Path) -> None:
-    path = tmp_path / "rewindow.toml"
-    path.write_text(
-        '[streams.s]\nsource = "x.csv"\narrived_at = "at"\n[streams.s.fill]\nsteps = "1 h"\n'
-    )
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"steps": "1 h"}, 'setting "streams.weather.fill.steps" is unknown'),
+        ({"from_time": "2013-01-01"}, "Known in [streams.weather.fill]: step, zone, hours"),
+        ({"from": 5.5}, "from_time is 5.5"),
+        ({"columns": "linear"}, "columns: it must be a valid dictionary"),
+        ({"closed": "2013-12-25"}, "closed: it must be a valid tuple"),
+        ({"max_rows": 0}, "max_rows is 0"),
+        ({"max_ahead": "never"}, 'duration "never" cannot be read'),
+    ],
+)
+def test_wrong_value_in_a_fill_section_is_named(more: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as caught:
-        Config.load(path)
-    assert caught.value.primary == 'setting "streams.s.fill.steps" is unknown'
-    assert "Known in [streams.s.fill]: step, origin, columns, from, to" in caught.value.hint
+        filled_application("weather", stream(fill=FILL | more), SCHEMA)
+    assert words in str(caught.value) and "[streams.weather.fill]" in caught.value.hint
+
+
+def test_configuration_digests_stay_those_of_earlier_versions() -> None:
+    # Checkpoints are bound to them: a change would make all published states unusable.
+    fill = {"step": "1 h", "from": "2013-01-01", "look_back": "2 days", "max_ahead": "36 h"}
+    windows = {
+        "length": "6 hours",
+        "slide": "1 h",
+        "lag": "10 min",
+        "allowed_lateness": 3600,
+        "early": "90 s",
+        "late": "2 h",
+        "aggregates": {"warm": "max(temp)"},
+    }
+    beat = stream(slack="5 min", max_jump="2 days")
+    applications = [
+        heartbeat_application("weather", beat, SCHEMA),
+        filled_application("weather", stream(fill=FILL | fill), SCHEMA),
+        windows_application("weather", stream(windows=windows), SCHEMA),
+    ]
+    digests = list(map(configuration_digest, applications))
+    assert digests == ["5d16c00ff1585ebb", "f8c8c0fb4c539da0", "7c2e3d5f9b607479"]

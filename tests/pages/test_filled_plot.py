@@ -18,7 +18,6 @@ from rewindow.inspection.gaps import gaps
 from rewindow.pages.filled_plot import HEIGHT, WIDTH, draw_plots
 from rewindow.pages.time_page import draw_time_page
 from rewindow.settings.config import Config
-from rewindow.settings.fill_section import FillConfig
 from rewindow.storage import create_table
 from rewindow.windows import WindowRange
 from tests.inspection.test_event_gaps import SECOND, TIME, recorded
@@ -44,7 +43,7 @@ def filled(root: Path, rows: list[dict[str, Any]]) -> Config:
     tuples: Recorded = [
         (row["k"], row["at"], row["at"], row["v"]) for row in rows if "_rw_gap_id" not in row
     ]
-    config = recorded(root, tuples, cadence="10 s", fill=FillConfig(columns=METHODS))
+    config = recorded(root, tuples, cadence="10 s", fill={"columns": METHODS})
     table = create_table(config.stream_table("filled_s.filled"), SCHEMA)
     full = [
         {"_rw_is_made": "_rw_gap_id" in row, **row, "at": int(row["at"] * SECOND)} for row in rows

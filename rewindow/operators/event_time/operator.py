@@ -15,6 +15,7 @@ from rewindow.application import Application, FrameOperator, InputPort, Operator
 from rewindow.application.error_tuples import DETAIL, REASON
 from rewindow.names import check_name, quoted_column
 from rewindow.operators.columns import floor_div, type_texts
+from rewindow.operators.durations import Duration
 from rewindow.operators.event_time.lateness import (
     ADDED,
     JUMP,
@@ -73,11 +74,11 @@ class EventTimeOperator(FrameOperator):
     streams: tuple[str, ...] = ()
     event_at: str
     unit: Literal["us", "ms", "s"] = "us"
-    lag: Any = "0 s"
-    watermark_interval: Any = "1 s"
-    max_ahead: Any = "1 day"
-    max_jump: Any = None
-    idle_timeout: Any = None
+    lag: Duration = "0 s"
+    watermark_interval: Duration = "1 s"
+    max_ahead: Duration = "1 day"
+    max_jump: Duration = None
+    idle_timeout: Duration = None
     arrived_at: str = "arrived_at"
     tie: Literal["tuple_first", "tick_first"] = "tuple_first"
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pydantic import model_validator
 
 from rewindow.application import OperatorContext, OutputPort
+from rewindow.operators.durations import Duration
 from rewindow.operators.event_time import watermarks as clock
 from rewindow.operators.event_time.lateness import Lateness
 from rewindow.operators.event_time.operator import EventTimeOperator
@@ -108,16 +109,16 @@ class AggregateWindows(EventTimeOperator):
     Rules: E28, E40, E43, E46, X29, X34, X36, X37
     """
 
-    length: Any = None
-    slide: Any = None
-    allowed_lateness: Any = "0 s"
-    early: Any = None
+    length: Duration = None
+    slide: Duration = None
+    allowed_lateness: Duration = "0 s"
+    early: Duration = None
     early_tuples: int | None = None
-    late: Any = None
+    late: Duration = None
     late_tuples: int | None = None
     accumulation: Literal["discarding", "accumulating", "retracting"] = "retracting"
     only_updated_panes: bool = False
-    gap: Any = None
+    gap: Duration = None
     gap_inclusive: bool = False
     aggregates: dict[str, str]
     keys: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from rewindow.application import FrameOperator, InputPort, OperatorContext, Outp
 from rewindow.application.error_tuples import DETAIL, EMITTED, REASON
 from rewindow.names import quoted_column
 from rewindow.operators.columns import WINDOW, to_us, type_texts
+from rewindow.operators.durations import Duration
 from rewindow.operators.event_time.lateness import BAD_TYPE, FAR_FUTURE, NULL_TS, refused_because
 from rewindow.operators.event_time.timestamp_checks import is_shrunk
 from rewindow.operators.filling.carried import (
@@ -127,9 +128,9 @@ class FillGaps(FrameOperator):
     origin: Any = 0
     max_rows: int = 1_000_000
     unit: Literal["us", "ms", "s"] = "us"
-    max_ahead: Any = "1 day"
+    max_ahead: Duration = "1 day"
     arrived_at: str = "arrived_at"
-    look_back: Any = None
+    look_back: Duration = None
 
     @field_serializer("columns")
     def _columns_as_text(self, columns: pa.Schema) -> dict[str, str]:
@@ -139,8 +140,7 @@ class FillGaps(FrameOperator):
     def _check_properties(self) -> Self:
         settings = self.rules()
         names = names_of(self._carried())
-        if self.max_ahead is not None:
-            seconds(self.max_ahead)
+        _ = self.max_ahead_us
         refuse_later_rows(settings.nulls)
         if self.arrived_at not in names:
             raise ValueError(
@@ -270,6 +270,13 @@ class FillGaps(FrameOperator):
         kept = self._frame(outputs["out"].where(~F.col("_rw_is_made")))
         return state_of(self._rows(kept, state, windows.first, None), self.rules())
 
+    @property
+    def max_ahead_us(self) -> int | None:
+        """The largest distance of a timestamp ahead of its arrival in microseconds, None for no
+        limit.
+        """
+        return None if self.max_ahead is None else int(seconds(self.max_ahead) * 1_000_000)
+
     def _frame(self, stream: DataFrame) -> DataFrame:
         return stream.select(WINDOW, *named_columns(names_of(self._carried())))
 
@@ -300,10 +307,9 @@ class FillGaps(FrameOperator):
         """Returns the reason why the timestamp `TS` of a tuple that arrived at `AT` is
         implausible, null if it is plausible.
         """
-        if self.max_ahead is None:
+        if self.max_ahead_us is None:
             return null_of("string")
-        limit_us = int(seconds(self.max_ahead) * 1_000_000)
-        return F.when(F.col(TS) - F.col(AT) > limit_us, FAR_FUTURE).when(
+        return F.when(F.col(TS) - F.col(AT) > self.max_ahead_us, FAR_FUTURE).when(
             F.expr(is_shrunk(TS, AT)),
             BAD_TYPE,
         )

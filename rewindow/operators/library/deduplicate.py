@@ -6,7 +6,7 @@ Rules: E71 to E76, E78, X39
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import pyarrow as pa
 from pydantic import Field, model_validator
@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from rewindow.application import OperatorContext, OutputPort
 from rewindow.application.error_tuples import REASON
 from rewindow.operators.columns import WINDOW, floor_div, to_us
+from rewindow.operators.durations import Duration
 from rewindow.operators.library.columns import ROWS, ColumnsOperator
 from rewindow.operators.library.order import (
     OFFSET,
@@ -68,8 +69,8 @@ class Deduplicate(ColumnsOperator):
     key: Annotated[tuple[str, ...], Field(min_length=1)]
     event_at: str
     reference: str
-    expire: Any
-    span: Any
+    expire: Duration
+    span: Duration
     whole_range: bool = False
     null_keys: Literal["apart", "equal"] = "apart"
     order_by: tuple[str, ...] = (OFFSET,)

@@ -6,7 +6,7 @@ Rules: E77, E78, O123, X25
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import pyarrow as pa
 from pydantic import Field, model_validator
@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from rewindow.application import InputPort, OperatorContext, OutputPort
 from rewindow.names import BOOKKEEPING
 from rewindow.operators.columns import WINDOW, to_us
+from rewindow.operators.durations import Duration
 from rewindow.operators.library.columns import ROWS, Columns, ColumnsOperator, check_twice
 from rewindow.operators.library.order import (
     OFFSET,
@@ -135,7 +136,7 @@ class Join(PairingOperator, SpanningOperator):
     """
 
     right_columns: Columns
-    expire: Any = None
+    expire: Duration = None
     event_at: dict[Literal["left", "right"], str] = Field(default_factory=dict)
     primary: tuple[Literal["left", "right"], ...] = ()
 
