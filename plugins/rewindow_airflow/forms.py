@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param
 
@@ -13,6 +12,9 @@ from rewindow.crash import CONTAINER, Step
 from rewindow.errors import InputError
 from rewindow.names import COMPONENT
 from rewindow.settings.config import Config
+
+if TYPE_CHECKING:
+    from rewindow.planning.request import ReplayOptions
 
 TIMES = "times"
 WINDOWS = "windows"
@@ -25,30 +27,6 @@ _RANGE = "Range"
 _HOW = "How"
 _DRILL = "Drill"
 _NAME = f"^{COMPONENT}$"
-
-
-@dataclass(frozen=True)
-class ReplayForm:
-    """Values of a filled-in form. Either times or windows are set; or neither, for all windows that
-    are not published yet.
-    """
-
-    application: str
-    mode: str
-    reason: str
-    from_time: str | None
-    to_time: str | None
-    first: int | None
-    last: int | None
-    group_windows: int | None
-    checkpoint_windows: int | None
-    properties: dict[str, str]
-    initial_state: bool
-    allow_missing: bool
-    allow_affected: bool
-    publish: str
-    crash: str | None
-    reuse: str | None = None
 
 
 def applications(config: Config) -> list[str]:
@@ -246,8 +224,9 @@ def daily_params(names: list[str], default: str | None = None) -> dict[str, Para
     }
 
 
-def parse_form(params: Mapping[str, Any], *, drills: bool = False) -> ReplayForm:
-    """Returns the values of a form.
+def parse_form(params: Mapping[str, Any], *, drills: bool = False) -> ReplayOptions:
+    """Returns the options of the replay that a form requests. Without a range, the form requests
+    all windows that are not published yet.
 
     Args:
         params: name to value, as Airflow has validated them.
@@ -263,24 +242,21 @@ def parse_form(params: Mapping[str, Any], *, drills: bool = False) -> ReplayForm
         )
     refuse_unknown(params, replay_params([], drills=True))
     _check_range(params)
-    return ReplayForm(
-        application=params["application"],
-        mode=params["mode"],
-        reason=params["reason"].strip(),
-        from_time=params["from_time"],
-        to_time=params["to_time"],
-        first=params["first_window"],
-        last=params["last_window"],
-        group_windows=params["group_windows"],
-        checkpoint_windows=params["checkpoint_windows"],
-        properties=parse_properties(params["properties"] or ""),
-        initial_state=params["initial_state"],
-        allow_missing=params["allow_missing"],
-        allow_affected=params["allow_affected"],
-        publish=params["publish"],
-        crash=params.get(CRASH),
-        reuse=params["reuse"] or None,
-    )
+    return {
+        "from_time": params["from_time"],
+        "to_time": params["to_time"],
+        "first": params["first_window"],
+        "last": params["last_window"],
+        "mode": params["mode"],
+        "group_windows": params["group_windows"],
+        "checkpoint_windows": params["checkpoint_windows"],
+        "properties": parse_properties(params["properties"] or ""),
+        "allow_missing": params["allow_missing"],
+        "allow_affected": params["allow_affected"],
+        "initial_state": params["initial_state"],
+        "reuse": params["reuse"] or None,
+        "reason": params["reason"].strip(),
+    }
 
 
 def parse_properties(text: str) -> dict[str, str]:

@@ -15,7 +15,6 @@ from rewindow.windows import Grid, WindowRange, format_time, parse_time
 from rewindow_airflow.failures import Nothing, NotYet
 from rewindow_airflow.forms import (
     UNPUBLISHED,
-    ReplayForm,
     applications,
     parse_form,
     parse_properties,
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from rewindow.planning import ReplayRequest
+    from rewindow.planning.request import ReplayOptions
     from rewindow.recovery import Plan
     from rewindow.settings.config import Config
 
@@ -44,41 +44,34 @@ def form_request(config: Config, context: Context) -> ReplayRequest:
     """
     from rewindow.planning import ReplayRequest
 
-    form = parse_form(context["params"], drills=config.replay.drills)
-    is_rest = context["params"]["range_as"] == UNPUBLISHED
-    windows = _unpublished(config, form.application) if is_rest else _recorded_part(config, form)
-    return ReplayRequest(
-        application=form.application,
-        first=windows.first if windows else form.first,
-        last=windows.last if windows else form.last,
-        from_time=None if windows else form.from_time,
-        to_time=None if windows else form.to_time,
-        mode=form.mode,
-        group_windows=form.group_windows,
-        checkpoint_windows=form.checkpoint_windows,
-        properties=form.properties,
-        allow_missing=form.allow_missing,
-        allow_affected=form.allow_affected,
-        initial_state=form.initial_state,
-        reuse=form.reuse,
-        reason=form.reason,
-    )
+    params = context["params"]
+    application = params["application"]
+    options = parse_form(params, drills=config.replay.drills)
+    if params["range_as"] == UNPUBLISHED:
+        windows: WindowRange | None = _unpublished(config, application)
+    else:
+        windows = _recorded_part(config, application, options)
+    if windows is not None:
+        options |= {"first": windows.first, "last": windows.last}
+        options |= {"from_time": None, "to_time": None}
+    return ReplayRequest(application, **options)
 
 
-def _recorded_part(config: Config, form: ReplayForm) -> WindowRange | None:
+def _recorded_part(config: Config, application: str, options: ReplayOptions) -> WindowRange | None:
     """Returns the part of a form's range that is or will be recorded; None if the plan should
     report what is wrong.
     """
-    if form.allow_missing:
+    if options["allow_missing"]:
         return None
     try:
-        grid, sealed, final = sealed_range(config, form.application)
+        grid, sealed, final = sealed_range(config, application)
     except NotYet:
         return None
-    if form.from_time is not None and form.to_time is not None:
-        wanted = grid.aligned_range(parse_time(form.from_time), parse_time(form.to_time))
+    begin, end = options["from_time"], options["to_time"]
+    if begin is not None and end is not None:
+        wanted = grid.aligned_range(parse_time(begin), parse_time(end))
     else:
-        wanted = WindowRange(form.first or 0, form.last or 0)
+        wanted = WindowRange(options["first"] or 0, options["last"] or 0)
     return _said(grid, wanted, clip(wanted, sealed, final), sealed=sealed)
 
 

@@ -11,17 +11,17 @@ from rich.markup import escape
 
 from rewindow.candidates.determinism import SAMPLE_WINDOWS
 from rewindow.candidates.determinism import check_determinism as check
-from rewindow.commands.plan import App, InitialState, ModeOption, Parameter, Set, parameters
+from rewindow.commands.plan import App
 from rewindow.commands.project import load_project
-from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, out, print_json
+from rewindow.commands.replay_options import OF_SAMPLE, with_replay_options
+from rewindow.commands.screen import AsJson, JobScreen, out, print_json
+from rewindow.planning.request import ReplayOptions
 
 
+@with_replay_options(*OF_SAMPLE, "mode")
 def check_determinism(
     application: App,
-    from_time: From = None,
-    to_time: To = None,
-    first: First = None,
-    last: Last = None,
+    options: ReplayOptions,
     windows: Annotated[
         int, typer.Option(help="How many windows, from the first of the range on.", min=2)
     ] = (SAMPLE_WINDOWS),
@@ -29,10 +29,6 @@ def check_determinism(
         int | None,
         typer.Option(help="Chooses group borders and order of rows; a new one by default.", min=1),
     ] = None,
-    mode: ModeOption = "exactly_once",
-    initial_state: InitialState = False,
-    parameter: Parameter = None,
-    properties: Set = None,
     as_json: AsJson = False,
 ) -> None:
     """Replay a sample with other group borders and another order of rows, and compare every port of
@@ -53,14 +49,7 @@ def check_determinism(
         sample_windows=windows,
         seed=seed,
         listener=JobScreen(),
-        first=first,
-        last=last,
-        from_time=from_time,
-        to_time=to_time,
-        mode=mode,
-        initial_state=initial_state,
-        parameters=parameters(parameter),
-        properties=parameters(properties),
+        **options,
     )
     if as_json:
         print_json(found.to_json())

@@ -9,28 +9,18 @@ from rich.markup import escape
 
 from rewindow.candidates.drills import DRILL_KILLS, DRILL_WINDOWS
 from rewindow.candidates.drills import drill as run_drill
-from rewindow.commands.plan import App, InitialState, Parameter, Set, StateFrom, parameters
+from rewindow.commands.plan import App
 from rewindow.commands.project import load_project
-from rewindow.commands.screen import (
-    AsJson,
-    First,
-    From,
-    JobScreen,
-    Last,
-    To,
-    out,
-    print_json,
-    print_rows,
-)
+from rewindow.commands.replay_options import OF_SAMPLE, with_replay_options
+from rewindow.commands.screen import AsJson, JobScreen, out, print_json, print_rows
 from rewindow.errors import RewindowError
+from rewindow.planning.request import ReplayOptions
 
 
+@with_replay_options(*OF_SAMPLE, "state_from")
 def drill(
     application: App,
-    from_time: From = None,
-    to_time: To = None,
-    first: First = None,
-    last: Last = None,
+    options: ReplayOptions,
     modes: Annotated[
         list[str] | None,
         typer.Option(help="Recovery mode of operators without a mode; may be repeated."),
@@ -50,10 +40,6 @@ def drill(
         int | None,
         typer.Option(help="Seed for the random steps and groups; by default a new one.", min=1),
     ] = None,
-    state_from: StateFrom = None,
-    initial_state: InitialState = False,
-    parameter: Parameter = None,
-    properties: Set = None,
     as_json: AsJson = False,
 ) -> None:
     """Kill jobs of candidate replays on purpose, and show what each crash costs.
@@ -80,14 +66,7 @@ def drill(
         every_step=every_step,
         seed=seed,
         listener=JobScreen(),
-        first=first,
-        last=last,
-        from_time=from_time,
-        to_time=to_time,
-        state_from=state_from,
-        initial_state=initial_state,
-        parameters=parameters(parameter),
-        properties=parameters(properties),
+        **options,
     )
     if as_json:
         print_json(report.to_json())

@@ -4,135 +4,38 @@ blockers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from rewindow.commands.completion import applications, modes, replays
+from rewindow.commands.completion import applications
 from rewindow.commands.project import load_project
+from rewindow.commands.replay_options import of_unpublished, with_replay_options
 from rewindow.commands.screen import (
     AsJson,
-    First,
-    From,
     JobScreen,
-    Last,
-    To,
     out,
     print_facts,
     print_json,
     print_rows,
 )
 from rewindow.delivery.targets import promise_of
-from rewindow.errors import InputError, RangeError
+from rewindow.errors import InputError
 from rewindow.launcher import verbs
 from rewindow.loading.catalog import load_application
 from rewindow.planning import PlanPreview, ReplayRequest
-from rewindow.planning.request import ReplayOptions
-from rewindow.planning.unpublished import unpublished as unpublished_windows
+from rewindow.planning.request import OPTIONS, ReplayOptions
 from rewindow.publication.preview import reasons_for_spark
 from rewindow.recovery import ContainerPlan, Plan, RecoveryTimes
 from rewindow.retention import undo_horizon
-from rewindow.sequences import map_values, quantity
+from rewindow.sequences import excluding, map_values, quantity
 from rewindow.settings.config import Config
-from rewindow.windows import WindowRange, describe_seconds, format_time
+from rewindow.windows import describe_seconds, format_time
 
 SORTING_COSTS = "That is a sort in every group: it takes about twice as long to write."
 App = Annotated[str, typer.Argument(help="Name of the application.", autocompletion=applications)]
-ModeOption = Annotated[
-    str,
-    typer.Option(
-        help="Recovery mode: exactly_once, at_least_once or at_most_once.",
-        autocompletion=modes,
-    ),
-]
-GroupWindows = Annotated[
-    int | None, typer.Option(help="Fixed number of windows in a commit group.")
-]
-CheckpointWindows = Annotated[
-    int | None,
-    typer.Option(
-        help="Windows from one checkpoint to the next; exactly once makes one after every commit "
-        "group."
-    ),
-]
-AllowMissing = Annotated[
-    bool,
-    typer.Option(
-        "--allow-missing",
-        help="Replay although windows of the range are not sealed; the plan notes it.",
-    ),
-]
-StateFrom = Annotated[
-    str | None,
-    typer.Option(
-        help="Id of a replay whose last state is the start state.",
-        autocompletion=replays,
-    ),
-]
-ChangesFrom = Annotated[
-    str | None,
-    typer.Option(
-        help="Id of a replay whose changes of properties are made again.",
-        autocompletion=replays,
-    ),
-]
-Reuse = Annotated[
-    str | None,
-    typer.Option(
-        help="Reuse the containers that this replay of the same range has computed from the same "
-        "code, settings and inputs.",
-        autocompletion=replays,
-    ),
-]
-InitialState = Annotated[
-    bool,
-    typer.Option(
-        "--initial-state",
-        help="Start from the initial state although the range begins later.",
-    ),
-]
-Affected = Annotated[
-    bool,
-    typer.Option(
-        "--allow-affected",
-        help="Start from a state that lacks lost windows or is stale; the plan notes it.",
-    ),
-]
-OtherCode = Annotated[
-    bool,
-    typer.Option(
-        "--allow-other-code",
-        help="Accept a start state made by other code; the plan notes it.",
-    ),
-]
-VerifyInputs = Annotated[
-    bool | None,
-    typer.Option(
-        "--verify-inputs/--no-verify-inputs",
-        help="Compare the bytes of input files with their checksums; names and sizes always are.",
-        show_default="as in rewindow.toml",
-    ),
-]
-Parameter = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--parameter",
-        "-p",
-        metavar="N=V",
-        help="name=value for an application that takes parameters.",
-    ),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="O.P=V",
-        help="Value of an operator's property, before rewindow.toml and the code.",
-    ),
-]
 Late = Annotated[
     bool,
     typer.Option(
@@ -149,6 +52,7 @@ Unpublished = Annotated[
 ]
 
 
+@with_replay_options(*excluding(OPTIONS, ("replay_id", "reason")))
 def plan(
     application: Annotated[
         str | None,
@@ -157,25 +61,10 @@ def plan(
             autocompletion=applications,
         ),
     ] = None,
-    from_time: From = None,
-    to_time: To = None,
-    first: First = None,
-    last: Last = None,
+    *,
     unpublished: Unpublished = False,
     late: Late = False,
-    mode: ModeOption = "exactly_once",
-    group_windows: GroupWindows = None,
-    checkpoint_windows: CheckpointWindows = None,
-    allow_missing: AllowMissing = False,
-    state_from: StateFrom = None,
-    changes_from: ChangesFrom = None,
-    reuse: Reuse = None,
-    initial_state: InitialState = False,
-    allow_other_code: OtherCode = False,
-    allow_affected: Affected = False,
-    verify_inputs: VerifyInputs = None,
-    parameter: Parameter = None,
-    properties: Set = None,
+    options: ReplayOptions,
     verify: Annotated[
         int | None, typer.Option(help="Also replay this many windows, as check-determinism does.")
     ] = None,
@@ -195,36 +84,11 @@ def plan(
     if late or application is None:
         return _show_late(config, application, asked=late, as_json=as_json)
     if unpublished:
-        windows = unpublished_range(
-            config,
-            application,
-            parameter,
-            ends=(from_time, to_time, first, last),
-        )
-        if windows is None:
+        rest = of_unpublished(config, application, options)
+        if rest is None:
             return say_nothing_to_replay(application, as_json=as_json)
-        first = windows.first
-        last = windows.last
-    replay_options = ReplayOptions(
-        first=first,
-        last=last,
-        from_time=from_time,
-        to_time=to_time,
-        mode=mode,
-        parameters=parameters(parameter),
-        group_windows=group_windows,
-        checkpoint_windows=checkpoint_windows,
-        allow_missing=allow_missing,
-        state_from=state_from,
-        initial_state=initial_state,
-        changes_from=changes_from,
-        reuse=reuse,
-        allow_other_code=allow_other_code,
-        allow_affected=allow_affected,
-        verify_inputs=verify_inputs,
-        properties=parameters(properties),
-    )
-    draft = verbs.plan(config, application, **replay_options)
+        options = rest
+    draft = verbs.plan(config, application, **options)
     horizon = undo_horizon(config, draft.plan.application)
     deliveries = _deliveries(config, draft.plan)
     if as_json:
@@ -258,7 +122,7 @@ def plan(
 
         verify_sample(
             config,
-            ReplayRequest(application, **replay_options),
+            ReplayRequest(application, **options),
             draft,
             windows=verify,
             listener=JobScreen(),
@@ -296,31 +160,6 @@ def _show_late(config: Config, application: str | None, *, asked: bool, as_json:
     return print_json(found.to_dict()) if as_json else show_repairs(found)
 
 
-def unpublished_range(
-    config: Config,
-    application: str,
-    given: list[str] | None,
-    ends: Iterable[object],
-) -> WindowRange | None:
-    """Returns the windows for --unpublished; None if everything is published.
-
-    Args:
-        config: current settings.
-        application: its name.
-        given: its parameters as name=value.
-        ends: values of the other range options.
-
-    Raises:
-        RangeError: another range option is given too.
-    """
-    if any(end is not None for end in ends):
-        raise RangeError(
-            "a range is given twice: --unpublished is one, and so are --from, --to, --first and "
-            "--last"
-        )
-    return unpublished_windows(config, application, parameters(given))
-
-
 def say_nothing_to_replay(application: str, *, as_json: bool) -> None:
     """Reports that --unpublished found no windows, which is not a failure."""
     if as_json:
@@ -331,15 +170,6 @@ def say_nothing_to_replay(application: str, *, as_json: bool) -> None:
                 f"nothing to replay: all that the inputs of {application} have sealed is published"
             )
         )
-
-
-def parameters(given: list[str] | None) -> dict[str, str]:
-    """Returns name=value options as a mapping."""
-    pairs = [text.partition("=") for text in given or []]
-    for name, sign, _ in pairs:
-        if not sign:
-            raise typer.BadParameter(f'"{name}" is not name=value')
-    return {name: value for name, _, value in pairs}
 
 
 def as_dict(draft: PlanPreview) -> dict[str, Any]:

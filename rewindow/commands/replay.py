@@ -8,31 +8,15 @@ import typer
 from rich.markup import escape
 
 from rewindow.commands.completion import applications, replays
-from rewindow.commands.plan import (
-    Affected,
-    AllowMissing,
-    ChangesFrom,
-    CheckpointWindows,
-    GroupWindows,
-    InitialState,
-    ModeOption,
-    OtherCode,
-    Parameter,
-    Reuse,
-    Set,
-    StateFrom,
-    Unpublished,
-    VerifyInputs,
-    parameters,
-    say_nothing_to_replay,
-    unpublished_range,
-)
+from rewindow.commands.plan import Unpublished, say_nothing_to_replay
 from rewindow.commands.project import load_project
-from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, out, print_json
+from rewindow.commands.replay_options import of_unpublished, with_replay_options
+from rewindow.commands.screen import AsJson, JobScreen, out, print_json
 from rewindow.errors import InputError
 from rewindow.inspection.next_steps import next_step
 from rewindow.launcher import verbs
 from rewindow.ledger.replays import ReplayState
+from rewindow.planning.request import ReplayOptions
 
 WITH_RESUME = frozenset({"resume", "again", "as_json", "crash"})
 """Parameters of the attempt. All others belong to the plan, which a resumed replay already has."""
@@ -41,37 +25,19 @@ Again = Annotated[
 ]
 
 
+@with_replay_options()
 def replay(
     context: typer.Context,
     application: Annotated[
         str | None, typer.Argument(help="Name of the application.", autocompletion=applications)
     ] = None,
-    from_time: From = None,
-    to_time: To = None,
-    first: First = None,
-    last: Last = None,
+    *,
     unpublished: Unpublished = False,
-    mode: ModeOption = "exactly_once",
-    replay_id: Annotated[
-        str | None, typer.Option("--id", help="Id of the new replay; made up by default.")
-    ] = None,
     resume: Annotated[
         str | None, typer.Option(help="Id of a replay to go on with.", autocompletion=replays)
     ] = None,
     again: Again = False,
-    group_windows: GroupWindows = None,
-    checkpoint_windows: CheckpointWindows = None,
-    allow_missing: AllowMissing = False,
-    state_from: StateFrom = None,
-    changes_from: ChangesFrom = None,
-    reuse: Reuse = None,
-    initial_state: InitialState = False,
-    allow_other_code: OtherCode = False,
-    allow_affected: Affected = False,
-    verify_inputs: VerifyInputs = None,
-    parameter: Parameter = None,
-    properties: Set = None,
-    reason: Annotated[str, typer.Option(help="Why; kept with the replay.")] = "",
+    options: ReplayOptions,
     crash: Annotated[
         str | None, typer.Option(help="Drill: kill the job at STEP:GROUP@ATTEMPT.", hidden=True)
     ] = None,
@@ -99,41 +65,11 @@ def replay(
         result = verbs.resume(config, resume, again=again, listener=JobScreen(), crash=crash)
     elif application:
         if unpublished:
-            windows = unpublished_range(
-                config,
-                application,
-                parameter,
-                ends=(from_time, to_time, first, last),
-            )
-            if windows is None:
+            rest = of_unpublished(config, application, options)
+            if rest is None:
                 return say_nothing_to_replay(application, as_json=as_json)
-            first = windows.first
-            last = windows.last
-        result = verbs.replay(
-            config,
-            application,
-            listener=JobScreen(),
-            crash=crash,
-            first=first,
-            last=last,
-            from_time=from_time,
-            to_time=to_time,
-            mode=mode,
-            replay_id=replay_id,
-            parameters=parameters(parameter),
-            group_windows=group_windows,
-            checkpoint_windows=checkpoint_windows,
-            allow_missing=allow_missing,
-            state_from=state_from,
-            initial_state=initial_state,
-            changes_from=changes_from,
-            reuse=reuse,
-            allow_other_code=allow_other_code,
-            allow_affected=allow_affected,
-            reason=reason,
-            verify_inputs=verify_inputs,
-            properties=parameters(properties),
-        )
+            options = rest
+        result = verbs.replay(config, application, listener=JobScreen(), crash=crash, **options)
     else:
         raise InputError(
             "nothing to replay: neither an application nor --resume is given",

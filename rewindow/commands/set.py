@@ -9,8 +9,8 @@ import typer
 from rich.markup import escape
 
 from rewindow.application.overrides import PropertyChange
-from rewindow.commands.plan import parameters
 from rewindow.commands.project import load_project
+from rewindow.commands.replay_options import pairs
 from rewindow.commands.screen import AsJson, ReplayId, out, print_json, print_rows
 from rewindow.ledger import Ledger
 from rewindow.planning.changing import change_log, set_property
@@ -48,7 +48,7 @@ def command(
         plan = Ledger.open(config.ledger_url).replays.get(replay_id).read_plan()
         changes = change_log(config, plan).changes()
     else:
-        [(path, value)] = parameters([assignment]).items()
+        [(path, value)] = pairs([assignment]).items()
         changes = [set_property(config, replay_id, path, value=value, from_window=from_window)]
     if as_json:
         print_json(

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from rewindow.commands.plan import parameters
 from rewindow.commands.project import load_project
+from rewindow.commands.replay_options import pairs
 from rewindow.commands.screen import AsJson, ReplayId, out, print_json, print_rows
 from rewindow.errors import InputError
 from rewindow.inspection.operator_states import OperatorStateRows, operator_states
@@ -70,7 +70,7 @@ def command(
             )
         _verify(replay_id, as_json=as_json)
         return
-    wanted = parameters(where or [])
+    wanted = pairs(where or [])
     found = operator_states(
         load_project(),
         replay_id,

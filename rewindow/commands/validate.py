@@ -14,10 +14,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from rewindow.application.advice import ADVICE
-from rewindow.commands.plan import App, ModeOption, Parameter, Set, parameters
+from rewindow.commands.plan import App
 from rewindow.commands.project import load_project
+from rewindow.commands.replay_options import with_replay_options
 from rewindow.commands.screen import AsJson, err, out, print_json
 from rewindow.errors import ValidationFailed
+from rewindow.planning.request import ReplayOptions
 from rewindow.planning.validation import Validation
 from rewindow.planning.validation import validate as find
 from rewindow.recording.column_preview import expected_columns
@@ -31,11 +33,10 @@ class GraphForm(StrEnum):
     JSON = "json"
 
 
+@with_replay_options("mode", "parameters", "properties")
 def validate(
     application: App,
-    mode: ModeOption = "exactly_once",
-    parameter: Parameter = None,
-    properties: Set = None,
+    options: ReplayOptions,
     graph: Annotated[
         GraphForm | None, typer.Option(help="Print the application's graph in this form.")
     ] = None,
@@ -59,9 +60,9 @@ def validate(
     found = find(
         config,
         application,
-        mode=mode,
-        parameters=parameters(parameter),
-        properties=parameters(properties),
+        mode=options["mode"],
+        parameters=options["parameters"],
+        properties=options["properties"],
         columns_of=partial(expected_columns, config),
     )
     if graph is not None:

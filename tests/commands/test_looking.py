@@ -312,7 +312,7 @@ def test_unpublished_excludes_other_ranges_and_succeeds_when_nothing_is_left(
     monkeypatch.setenv("REWINDOW_CONFIG", str(config.file))
     code, _, errors = run(verb, "totals", "--unpublished", "--first", "1000")
     assert (code, "given twice" in errors) == (2, True)
-    monkeypatch.setattr("rewindow.commands.plan.unpublished_windows", lambda *_, **__: None)
+    monkeypatch.setattr("rewindow.commands.replay_options.unpublished", lambda *_, **__: None)
     code, text, _ = run(verb, "totals", "--unpublished")
     assert (code, text) == (
         0,

@@ -43,5 +43,5 @@ def test_plan_command_contains_exactly_the_given_options(project: Project) -> No
     assert plan.command == (
         f"rewindow replay totals --first {FIRST} --last {LAST} --mode at_least_once "
         "--group-windows 2 "
-        "--checkpoint-windows 5 --reason 'a bug' --allow-missing --initial-state --no-verify-inputs"
+        "--checkpoint-windows 5 --allow-missing --initial-state --no-verify-inputs --reason 'a bug'"
     )
