@@ -106,7 +106,7 @@ class ReplayRequest:
     initial_state: bool = field(
         default=False,
         metadata=_option(
-            "Start from the initial state although the range begins later.",
+            "Start from the initial state although the range starts later.",
             "--initial-state",
         ),
     )
@@ -181,7 +181,7 @@ class ReplayRequest:
 OPTIONS = {one.name: one for one in fields(ReplayRequest) if HELP in one.metadata}
 """The fields that are options of the command line, by name and in order."""
 _OF_ONE_REPLAY = ("from_time", "to_time", "first", "last", "replay_id")
-"""Options that a repeated replay sets anew: its range and its id."""
+"""Options that a repeated replay does not copy: its range and its id."""
 
 
 class ReplayOptions(TypedDict, total=False):
