@@ -7,7 +7,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -398,9 +397,7 @@ def _with_late(
     """
     if rows.hours:
         return settings
-    late = settings.model_copy(
-        update={"window": Decimal(grid.width_us) / 1_000_000, "window_origin": grid.origin_us}
-    )
+    late = settings.model_copy(update={"window_us": grid.width_us, "window_origin": grid.origin_us})
     in_time = GapSql(late, "/").columns[-1]
     # One late row is enough, so the query stops at it.
     found = query(
@@ -473,7 +470,7 @@ def _rows(rows: StreamRows, windows: WindowRange, settings: GapSettings) -> str:
     )
     for column, name in zip(settings.columns, sql.columns, strict=False):
         taken.append(f"case when {quoted(column)} is null then 0 else 1 end as {name}")
-    if settings.window is not None:
+    if settings.window_us is not None:
         taken.append(f"{sql.in_time(rows.time_sql, 'window_id')} as {sql.columns[-1]}")
     found = (
         f"select {', '.join(taken)} from s where window_id <= "

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from math import ceil
 
 import pyarrow as pa
@@ -75,7 +74,7 @@ def late_parameters(stream: str, operator: AggregateWindows, schema: pa.Schema) 
         end = f"{_TS} + {windows.gap_us}"
     return {
         **_names(stream, operator.event_at, operator.keys),
-        "tick_us": time.interval_us,
+        "tick_us": time.watermark_interval_us,
         "lag_us": time.lag_us,
         "is_usable": f"{_TS} is not null and not ({far}) and not ({is_shrunk(_TS, _AT)})",
         "is_tuple": f"not coalesce({IS_TIMER}, false)" if IS_TIMER in schema.names else "true",
@@ -238,8 +237,8 @@ def _column_parameters(rules: FillRules, schema: pa.Schema, known: Parameters) -
             else 0.51 / 10 ** getattr(kind, "scale", 9),
             "digits": 1e-7 if pa.types.is_float32(kind) else 1e-12,
             "look_back_us": rules.look_back_us or _FAR_US,
-            "max_carry_us": _us(fill.max_carry),
-            "max_gap_us": _us(fill.max_gap),
+            "max_carry_us": _FAR_US if fill.max_carry_us is None else fill.max_carry_us,
+            "max_gap_us": _FAR_US if fill.max_gap_us is None else fill.max_gap_us,
             "is_unfilled": f"({column} is not null or _rw_q_ts < {known['begin_us']})",
         }
         method = templates["methods"]["extrapolated" if fill.extrapolate else fill.method]
@@ -278,10 +277,6 @@ def _usable(column: str, fill: ColumnFill) -> str:
         beyond = f"isnan(cast({column} as double)) or {column} not between {least} and {most}"
         parts.append(f"not coalesce({beyond}, false)")
     return " and ".join(parts)
-
-
-def _us(seconds: Decimal | None) -> int:
-    return _FAR_US if seconds is None else int(seconds * 1_000_000)
 
 
 def _names(stream: str, event_at: str, keys: Iterable[str]) -> Parameters:

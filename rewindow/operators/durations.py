@@ -1,14 +1,51 @@
-"""Durations as properties of operators: seconds, or text such as "5 min"."""
+"""Durations in the settings of functions and operators: seconds, or text such as "5 min"."""
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Annotated, Any
 
+from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 from pydantic.fields import FieldInfo
 
 from rewindow.errors import InputError
-from rewindow.windows import parse_duration
+from rewindow.operators.setting_errors import in_one_line
+from rewindow.windows import DURATION_US_MAX, parse_duration
 
+
+def duration_us(value: object) -> int:
+    """Returns a duration in microseconds.
+
+    >>> duration_us("0.10"), duration_us("2 min")
+    (100000, 120000000)
+
+    Raises:
+        ValueError: it is not a duration, or not from 0 to 100 years.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
+        raise ValueError(
+            f'duration must be a number of seconds, or text such as "10 minutes", not {value!r}'
+        )
+    try:
+        parsed = parse_duration(str(value))
+    except InputError as error:
+        raise ValueError(in_one_line(error)) from error
+    if not 0 <= parsed <= DURATION_US_MAX:
+        raise ValueError(f"duration must be from 0 to 100 years, not {value}")
+    return parsed
+
+
+def _above_zero(value: int, info: ValidationInfo) -> int:
+    if not value:
+        name = str(info.field_name).removesuffix("_us")
+        raise ValueError(f"{name} must be above 0, not 0")
+    return value
+
+
+DurationUs = Annotated[int, BeforeValidator(duration_us)]
+"""A duration in the settings of a function, as whole microseconds."""
+PositiveUs = Annotated[DurationUs, AfterValidator(_above_zero)]
+"""A duration above zero, as whole microseconds."""
 _MARK = "duration"
 Duration = Annotated[Any, _MARK]
 """A duration as its user wrote it. The operator does not parse it in place, because the

@@ -5,7 +5,6 @@ allowed values of each setting.
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 from typing import get_args
 
 from pydantic import BaseModel, ValidationError
@@ -13,7 +12,6 @@ from pydantic_core import ErrorDetails
 
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
-from rewindow.windows import DURATION_US_MAX, parse_duration
 
 _MEANT = {"max_age": "max_carry", "delay": "lag"}
 """Names that users may know from other operators, mapped to the setting here. Spelling alone
@@ -71,21 +69,23 @@ def _sentence(item: ErrorDetails, model: type[BaseModel]) -> str:
     if kind == "missing":
         return f"{place} is missing"
     if kind == "extra_forbidden":
-        known = list(_section(item["loc"][:-1], model).model_fields)
+        known = _names(_section(item["loc"][:-1], model))
         name = str(item["loc"][-1])
         meant = did_you_mean(_MEANT.get(name, name), known)
-        return f"{place} is unknown. {meant}Known are {', '.join(known)}"
+        return f"setting {place} is unknown. {meant}Available settings: {', '.join(known)}"
     if kind == "literal_error":
         allowed = item["ctx"]["expected"].split("'")[1::2]
-        return (
-            f"{place} is {given}. {did_you_mean(str(item['input']), allowed)}Allowed are "
-            f"{', '.join(allowed)}"
-        )
+        meant = did_you_mean(str(item["input"]), allowed).rstrip()
+        wrong = f"{place} must be one of {', '.join(allowed)}, not {given}"
+        return f"{wrong}. {meant}" if meant else wrong
     if kind == "model_type":
-        known = list(_section(item["loc"], model).model_fields)
-        return f"{place} is {given}, it must be a table of settings. Known are {', '.join(known)}"
-    words, is_usual = re.subn("^[A-Z][a-z]+ should ", "it must ", item["msg"])
-    return f"{place} is {given}, {words}" if is_usual else f"{place} is wrong: {words}"
+        known = _names(_section(item["loc"], model))
+        return f"{place} must be a table with the settings {', '.join(known)}, not {given}"
+    words, is_usual = re.subn("^[A-Z][a-z]+ should ", "must ", item["msg"])
+    if not is_usual:
+        return f"{place} is invalid: {words}"
+    # Pydantic may add why it cannot parse the value, or how many items it has.
+    return f"{place} {words.partition(', ')[0]}, not {given}"
 
 
 def _place(item: ErrorDetails) -> str:
@@ -109,25 +109,10 @@ def _section(place: tuple[int | str, ...], model: type[BaseModel]) -> type[BaseM
     return model
 
 
+def _names(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
 def in_one_line(error: InputError) -> str:
     """Returns an error and its hint as one message, for use in another error."""
     return f"{error.primary}. {error.hint.rstrip('.')}" if error.hint else error.primary
-
-
-def seconds(value: object) -> Decimal:
-    """Returns a duration in seconds, as an exact decimal number.
-
-    >>> seconds("0.10"), seconds("2 min")
-    (Decimal('0.1'), Decimal('120'))
-    """
-    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
-        raise ValueError(
-            f'{value!r} is not a duration, write seconds, or text such as "10 minutes"'
-        )
-    try:
-        duration_us = parse_duration(str(value))
-    except InputError as error:
-        raise ValueError(in_one_line(error)) from error
-    if not 0 <= duration_us <= DURATION_US_MAX:
-        raise ValueError(f"duration {value} is out of range, it may be from 0 to 100 years")
-    return Decimal(duration_us) / 1_000_000

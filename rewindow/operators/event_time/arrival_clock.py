@@ -33,4 +33,4 @@ class ArrivalClock:
 
     def has_few_ticks(self, most: int = SMALL) -> bool:
         """Returns whether the number of ticks between start and end is at most `most`."""
-        return self.is_few(self.settings.interval_us, most)
+        return self.is_few(self.settings.watermark_interval_us, most)

@@ -5,13 +5,14 @@ follows them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from rewindow.errors import InputError
-from rewindow.operators.setting_errors import HintedValueError, refusal, seconds
+from rewindow.operators.durations import DurationUs, PositiveUs, duration_us
+from rewindow.operators.setting_errors import HintedValueError, refusal
+from rewindow.windows import format_duration
 
 LAG_US_MAX = (2**31 - 1) * 1_000
 """The longest lag, in microseconds.
@@ -48,43 +49,24 @@ class StreamTime(BaseModel):
 
     event_at: str = Field(min_length=1)
     unit: Literal["us", "ms", "s"] = "us"
-    idle_timeout: Decimal | None = None
-    max_ahead: Decimal | None = Decimal(86_400)
-    max_jump: Decimal | None = None
+    idle_timeout_us: int | None = Field(None, alias="idle_timeout")
+    max_ahead_us: int | None = Field(86_400_000_000, alias="max_ahead")
+    max_jump_us: int | None = Field(None, alias="max_jump")
 
     def __init__(self, **settings: Any) -> None:
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise refusal("a stream's time", error, type(self)) from error
+            raise refusal("the event time of a stream", error, type(self)) from error
 
-    @field_validator("idle_timeout", "max_ahead", "max_jump", mode="before")
+    @field_validator("idle_timeout_us", "max_ahead_us", "max_jump_us", mode="before")
     @classmethod
-    def _check_wait(cls, value: object, info: ValidationInfo) -> Decimal | None:
+    def _check_wait(cls, value: object, info: ValidationInfo) -> int | None:
         try:
-            return None if value is None else seconds(value)
+            return None if value is None else duration_us(value)
         except ValueError as error:
-            raise HintedValueError(
-                str(error),
-                hint=f"{info.field_name}=None turns it off.",
-            ) from error
-
-    @property
-    def idle_timeout_us(self) -> int | None:
-        """The idle timeout in microseconds, None for no timeout."""
-        return None if self.idle_timeout is None else int(self.idle_timeout * 1_000_000)
-
-    @property
-    def max_ahead_us(self) -> int | None:
-        """Limit in microseconds for a timestamp ahead of its arrival, None for no limit."""
-        return None if self.max_ahead is None else int(self.max_ahead * 1_000_000)
-
-    @property
-    def max_jump_us(self) -> int | None:
-        """Limit in microseconds for a timestamp ahead of the largest one before it, None for no
-        limit.
-        """
-        return None if self.max_jump is None else int(self.max_jump * 1_000_000)
+            name = str(info.field_name).removesuffix("_us")
+            raise HintedValueError(str(error), hint=f"Set {name}=None to turn it off.") from error
 
 
 class EventTime(BaseModel):
@@ -117,8 +99,8 @@ class EventTime(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     streams: dict[str, StreamTime] = Field(min_length=1)
-    lag: Decimal = Decimal(0)
-    watermark_interval: Decimal = Decimal(1)
+    lag_us: DurationUs = Field(0, alias="lag")
+    watermark_interval_us: PositiveUs = Field(1_000_000, alias="watermark_interval")
     arrived_at: str = "arrived_at"
     tie: Literal["tuple_first", "tick_first"] = "tuple_first"
     on_unreadable: Literal["error", "fail"] = "error"
@@ -136,40 +118,21 @@ class EventTime(BaseModel):
             return value
         return {name: _stream_time(name, given) for name, given in value.items()}
 
-    @field_validator("lag", mode="before")
+    @field_validator("lag_us")
     @classmethod
-    def _check_lag(cls, value: object) -> Decimal:
-        lag = seconds(value)
-        if lag * 1_000_000 > LAG_US_MAX:
+    def _check_lag(cls, value: int) -> int:
+        if value > LAG_US_MAX:
             raise ValueError(
-                f"lag of {lag} s is out of range, it may be {LAG_US_MAX // 1_000} ms at most"
+                f"lag must be at most {LAG_US_MAX // 1_000} ms, not {format_duration(value)}"
             )
-        return lag
-
-    @field_validator("watermark_interval", mode="before")
-    @classmethod
-    def _check_interval(cls, value: object) -> Decimal:
-        interval = seconds(value)
-        if interval == 0:
-            raise ValueError("watermark_interval is 0, it must be above 0")
-        return interval
-
-    @property
-    def lag_us(self) -> int:
-        """The lag in microseconds."""
-        return int(self.lag * 1_000_000)
-
-    @property
-    def interval_us(self) -> int:
-        """The interval between two ticks in microseconds."""
-        return int(self.watermark_interval * 1_000_000)
+        return value
 
     @property
     def may_idle(self) -> bool:
         """Whether a stream has an idle timeout. If a silent stream is left out, the smallest
         timestamp of all streams can decrease.
         """
-        return any(stream.idle_timeout is not None for stream in self.streams.values())
+        return any(stream.idle_timeout_us is not None for stream in self.streams.values())
 
 
 def _stream_time(name: str, given: object) -> object:

@@ -68,8 +68,8 @@ def tick_of(settings: EventTime, arrived_us: Column, origin_us: int) -> Column:
     """
     since = arrived_us - origin_us
     if settings.tie == "tick_first":
-        return floor_div(since, settings.interval_us) + 1
-    return -floor_div(-since, settings.interval_us)
+        return floor_div(since, settings.watermark_interval_us) + 1
+    return -floor_div(-since, settings.watermark_interval_us)
 
 
 def tick_table(
@@ -129,7 +129,7 @@ def next_state(
 
     Rules: E41, E46
     """
-    known = F.col(TICK) * settings.interval_us + origin_us < end_us
+    known = F.col(TICK) * settings.watermark_interval_us + origin_us < end_us
     totals = [F.max(F.when(known, F.col(WATERMARK))).alias("watermark_us")]
     for number in range(len(settings.streams)):
         totals.append(F.max(_seen(number)).alias(_seen(number)))
@@ -171,7 +171,7 @@ def raising(
         F.col(WATERMARK) > F.col(BEFORE),
         F.col(WATERMARK).isNotNull() & F.col(BEFORE).isNull(),
     )
-    tick_us = (F.col(TICK) * settings.interval_us + origin_us).alias("tick_us")
+    tick_us = (F.col(TICK) * settings.watermark_interval_us + origin_us).alias("tick_us")
     values = [F.col(WATERMARK).alias("watermark_us"), F.col(BEFORE).alias("before_us")]
     raised = ticks.where(F.col(IS_NEWS) & rises).select(
         *named_columns(recording_keys),
@@ -270,7 +270,7 @@ def _falling_idle(
 def _idle_streams(settings: EventTime) -> list[int]:
     numbers = []
     for number, stream in enumerate(settings.streams.values()):
-        if stream.idle_timeout is not None:
+        if stream.idle_timeout_us is not None:
             numbers.append(number)
     return numbers
 
@@ -285,7 +285,7 @@ def _idle_tick(
     timeout.
     """
     timeout_us = _stream(settings, number).idle_timeout_us or 0
-    return floor_div(since_us + timeout_us - origin_us, settings.interval_us) + 1
+    return floor_div(since_us + timeout_us - origin_us, settings.watermark_interval_us) + 1
 
 
 def _stream(settings: EventTime, number: int) -> StreamTime:
@@ -366,9 +366,9 @@ def _nothing_yet(
         if recording_keys
         else ticks.sparkSession.range(1).select()
     )
-    first = -(-(start_us - origin_us) // settings.interval_us)
+    first = -(-(start_us - origin_us) // settings.watermark_interval_us)
     unknown = bigint(None)
-    first_us = bigint(first * settings.interval_us + origin_us)
+    first_us = bigint(first * settings.watermark_interval_us + origin_us)
     shown = dict.fromkeys([*_running(settings), WATERMARK], unknown)
     waiting = dict.fromkeys(map(_waits, _idle_streams(settings)), first_us)
     return keys.withColumns({"_first": bigint(first), **shown, **waiting})
@@ -399,14 +399,14 @@ def _carried(
             totals.append(
                 F.max(F.when(F.col("stream") == name, F.col(column))).alias(alias(number))
             )
-    first = -floor_div(-(F.col("_until") - origin_us), settings.interval_us)
+    first = -floor_div(-(F.col("_until") - origin_us), settings.watermark_interval_us)
     known = (
         state.groupBy(*named_columns(recording_keys))
         .agg(*totals)
         .where(F.col("_until").isNotNull())
         .withColumn("_first", first)
     )
-    first_us = F.col("_first") * settings.interval_us + origin_us
+    first_us = F.col("_first") * settings.watermark_interval_us + origin_us
     waiting = {}
     for number in _idle_streams(settings):
         has_sent = F.col(_seen(number)).isNotNull()
@@ -487,7 +487,8 @@ def _candidate(settings: EventTime, origin_us: int) -> Column:
     for number, stream in enumerate(settings.streams.values()):
         is_active = F.lit(True)
         if stream.idle_timeout_us is not None:
-            silence = F.col(TICK) * settings.interval_us + origin_us - _since(settings, number)
+            tick_us = F.col(TICK) * settings.watermark_interval_us + origin_us
+            silence = tick_us - _since(settings, number)
             is_active = or_true(silence <= stream.idle_timeout_us)
         shown.append(F.when(is_active, F.col(_seen(number))))
         waits = waits | (is_active & F.col(_seen(number)).isNull())

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pydantic import model_validator
 
 from rewindow.application import OperatorContext, OutputPort
-from rewindow.operators.durations import Duration
+from rewindow.operators.durations import Duration, duration_us
 from rewindow.operators.event_time import watermarks as clock
 from rewindow.operators.event_time.lateness import Lateness
 from rewindow.operators.event_time.operator import EventTimeOperator
@@ -31,7 +31,6 @@ from rewindow.operators.event_time_windows.settings import (
     SessionWindows,
 )
 from rewindow.operators.event_time_windows.windows import STATE, Windows, event_windows
-from rewindow.operators.setting_errors import seconds
 from rewindow.sequences import excluding, map_values, matching_names
 from rewindow.spark.columns import union_all
 from rewindow.spark.functions import F
@@ -298,7 +297,7 @@ class AggregateWindows(EventTimeOperator):
 
     def _refuse(self, what: str, *names: str) -> None:
         is_unset = {
-            "allowed_lateness": not seconds(self.allowed_lateness),
+            "allowed_lateness": not duration_us(self.allowed_lateness),
             _UPDATED: not self.only_updated_panes,
         }
         wrong = [name for name in names if not is_unset.get(name, getattr(self, name) is None)]

@@ -11,7 +11,6 @@ and due time, and the content of a window is a running merge over its firings.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from rewindow.names import quoted_column
@@ -171,10 +170,8 @@ def tick_after(clock: ArrivalClock, arrived_us: Column) -> Column:
 
     Rules: E15, X29
     """
-    return (
-        marks.tick_of(clock.settings, arrived_us, clock.origin_us) * clock.settings.interval_us
-        + clock.origin_us
-    )
+    tick = marks.tick_of(clock.settings, arrived_us, clock.origin_us)
+    return tick * clock.settings.watermark_interval_us + clock.origin_us
 
 
 def _early_after(clock: ArrivalClock, windows: Repeating) -> Column:
@@ -184,8 +181,8 @@ def _early_after(clock: ArrivalClock, windows: Repeating) -> Column:
     """
     return (
         bigint(None)
-        if windows.early is None
-        else tick_after(_every(clock, windows.early), F.col(_ARRIVED))
+        if windows.early_us is None
+        else tick_after(_every(clock, windows.early_us), F.col(_ARRIVED))
     )
 
 
@@ -195,17 +192,17 @@ def _late_after(clock: ArrivalClock, windows: Repeating) -> Column:
 
     Rules: E56, E58
     """
-    if windows.late is None and windows.late_tuples is not None:
+    if windows.late_us is None and windows.late_tuples is not None:
         return bigint(None)
     return tick_after(
-        clock if windows.late is None else _every(clock, windows.late),
+        clock if windows.late_us is None else _every(clock, windows.late_us),
         F.col(_ARRIVED),
     )
 
 
-def _every(clock: ArrivalClock, interval: Decimal) -> ArrivalClock:
+def _every(clock: ArrivalClock, interval_us: int) -> ArrivalClock:
     return ArrivalClock(
-        clock.settings.model_copy(update={"watermark_interval": interval}),
+        clock.settings.model_copy(update={"watermark_interval_us": interval_us}),
         clock.origin_us,
     )
 

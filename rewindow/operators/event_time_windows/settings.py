@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from math import gcd
 from typing import Any, Literal, Self
 
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Field,
     ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
 )
 
-from rewindow.operators.setting_errors import HintedValueError, refusal, seconds
+from rewindow.operators.durations import DurationUs, PositiveUs
+from rewindow.operators.setting_errors import HintedValueError, refusal
+from rewindow.windows import format_duration
 
 TUPLES_MAX = 2**31 - 1
 """Largest length of a window that counts tuples."""
@@ -30,10 +32,10 @@ class _Repeating(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    allowed_lateness: Decimal = Decimal(0)
-    early: Decimal | None = None
+    allowed_lateness_us: DurationUs = Field(0, alias="allowed_lateness")
+    early_us: DurationUs | None = Field(None, alias="early")
     early_tuples: int | None = None
-    late: Decimal | None = None
+    late_us: DurationUs | None = Field(None, alias="late")
     late_tuples: int | None = None
     accumulation: Literal["discarding", "accumulating", "retracting"] = "retracting"
     only_updated_panes: bool = False
@@ -44,63 +46,56 @@ class _Repeating(BaseModel):
         except ValidationError as error:
             raise refusal("event-time windows", error, type(self)) from error
 
-    @field_validator("allowed_lateness", mode="before")
+    @field_validator("early_us", "late_us")
     @classmethod
-    def _check_allowed(cls, value: object) -> Decimal:
-        return seconds(value)
-
-    @field_validator("early", "late", mode="before")
-    @classmethod
-    def _check_every(cls, value: object, info: ValidationInfo) -> Decimal | None:
-        every = None if value is None else seconds(value)
-        if every == 0:
-            never = "never" if info.field_name == "early" else "every tick"
-            raise ValueError(f"{info.field_name} is 0, it must be above 0, or None for {never}")
-        return every
+    def _check_every(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value == 0:
+            name = str(info.field_name).removesuffix("_us")
+            never = "never" if name == "early" else "every tick"
+            raise ValueError(f"{name} must be above 0, or None for {never}, not 0")
+        return value
 
     @field_validator("early_tuples", "late_tuples")
     @classmethod
     def _check_tuples(cls, value: int | None, info: ValidationInfo) -> int | None:
         if value is not None and value < 1:
-            raise ValueError(
-                f"{info.field_name} is {value}, it must be 1 or more, or None for never"
-            )
+            raise ValueError(f"{info.field_name} must be 1 or more, or None for never, not {value}")
         return value
 
     @model_validator(mode="after")
     def _check_late(self) -> Self:
-        if self.allowed_us == 0 and (self.late is not None or self.late_tuples is not None):
+        if self.allowed_us == 0 and (self.late_us is not None or self.late_tuples is not None):
             raise ValueError(
-                "late and late_tuples say when windows show late tuples, and these let none in: "
-                "set allowed_lateness"
+                "late and late_tuples have no effect, because the windows do not accept late "
+                "tuples: set allowed_lateness"
             )
         return self
 
     @model_validator(mode="after")
     def _check_updated(self) -> Self:
         if self.only_updated_panes and (self.fires_once or self.accumulation == "discarding"):
-            what = (
-                "which have nothing to compare"
+            reason = (
+                "discarding panes cannot be compared"
                 if self.accumulation == "discarding"
-                else "which fire once"
+                else "each window fires once"
             )
-            raise ValueError(f"only_updated_panes is not for these windows, {what}")
+            raise ValueError(f"only_updated_panes cannot be used: {reason}")
         return self
 
     @property
     def is_early(self) -> bool:
         """Whether windows are emitted before they fire on time."""
-        return self.early is not None or self.early_tuples is not None
+        return self.early_us is not None or self.early_tuples is not None
 
     @property
     def fires_once(self) -> bool:
         """Whether each window is emitted once, when it fires on time."""
-        return self.allowed_lateness == 0 and not self.is_early
+        return self.allowed_lateness_us == 0 and not self.is_early
 
     @property
     def allowed_us(self) -> int:
         """The allowed lateness in microseconds."""
-        return int(self.allowed_lateness * 1_000_000)
+        return self.allowed_lateness_us
 
     @property
     def behind_us(self) -> int:
@@ -150,52 +145,35 @@ class EventWindows(_Repeating):
     Rules: E20, E49, E56 to E63, X36
     """
 
-    length: Decimal
-    slide: Decimal
+    length_us: PositiveUs = Field(alias="length")
+    slide_us: PositiveUs = Field(alias="slide")
     sampling: bool = False
-
-    @field_validator("length", "slide", mode="before")
-    @classmethod
-    def _check_duration(cls, value: object) -> Decimal:
-        duration = seconds(value)
-        if duration == 0:
-            raise ValueError("length and slide must be above 0")
-        return duration
 
     @model_validator(mode="after")
     def _check_sampling(self) -> EventWindows:
-        if self.slide > self.length and not self.fires_once:
+        if self.slide_us > self.length_us and not self.fires_once:
             raise ValueError(
-                "windows with gaps between them have neither allowed_lateness nor early"
+                "windows with gaps between them (slide is longer than length) cannot have "
+                "allowed_lateness or early"
             )
         return self
 
     @model_validator(mode="after")
     def _check_slide(self) -> EventWindows:
-        if self.slide > self.length and not self.sampling:
+        if self.slide_us > self.length_us and not self.sampling:
             raise HintedValueError(
-                f"slide {self.slide} s is longer than length {self.length} s: tuples between two "
-                "windows would be in "
-                "none",
-                hint="sampling=True says that this is meant.",
+                f"slide {format_duration(self.slide_us)} is longer than length "
+                f"{format_duration(self.length_us)}: tuples between two "
+                "windows would be in no window",
+                hint="Set sampling=True if this is intended.",
             )
         if self.length_us > self.slide_us * OVERLAP_MAX:
             raise ValueError(
-                f"length {self.length} s is more than {OVERLAP_MAX} times the slide {self.slide} "
-                "s: "
-                "each tuple would be in as many windows"
+                f"length {format_duration(self.length_us)} is more than {OVERLAP_MAX} times slide "
+                f"{format_duration(self.slide_us)}: "
+                f"each tuple would be in more than {OVERLAP_MAX} windows"
             )
         return self
-
-    @property
-    def length_us(self) -> int:
-        """The length in microseconds."""
-        return int(self.length * 1_000_000)
-
-    @property
-    def slide_us(self) -> int:
-        """The slide in microseconds."""
-        return int(self.slide * 1_000_000)
 
     @property
     def pane_us(self) -> int:
@@ -229,17 +207,12 @@ class ApexWindows(EventWindows):
     Rules: E51 to E55
     """
 
-    lateness: Decimal | None = None
-
-    @field_validator("lateness", mode="before")
-    @classmethod
-    def _check_lateness(cls, value: object) -> Decimal | None:
-        return None if value is None else seconds(value)
+    lateness_us: DurationUs | None = Field(None, alias="lateness")
 
     @model_validator(mode="after")
     def _check_allowed_lateness(self) -> ApexWindows:
-        if self.allowed_lateness:
-            raise ValueError("windows of Apex have lateness, and no allowed_lateness")
+        if self.allowed_lateness_us:
+            raise ValueError("ApexWindows cannot have allowed_lateness: set lateness instead")
         return self
 
     @property
@@ -250,7 +223,7 @@ class ApexWindows(EventWindows):
     @property
     def allowed_us(self) -> int:
         """The lateness in microseconds; a value above all others if all tuples are accepted."""
-        return 1 << 61 if self.lateness is None else int(self.lateness * 1_000_000)
+        return 1 << 61 if self.lateness_us is None else self.lateness_us
 
     @property
     def behind_us(self) -> int:
@@ -276,10 +249,10 @@ class GlobalWindow(_Repeating):
 
     @model_validator(mode="after")
     def _check_late(self) -> Self:
-        if self.late is not None or self.late_tuples is not None:
+        if self.late_us is not None or self.late_tuples is not None:
             raise ValueError(
-                "the global window has no late and no late_tuples: only the end of the recording "
-                "fires it"
+                "the global window cannot have late or late_tuples: it fires only at the end of "
+                "the recording"
             )
         return self
 
@@ -339,13 +312,13 @@ class CountWindows(BaseModel):
         try:
             super().__init__(**{"slide": settings.get("length"), **settings})
         except ValidationError as error:
-            raise refusal("windows of so many tuples", error, type(self)) from error
+            raise refusal("count windows", error, type(self)) from error
 
     @field_validator("length", "slide")
     @classmethod
     def _check_count(cls, value: int) -> int:
         if not 1 <= value <= TUPLES_MAX:
-            raise ValueError(f"{value} tuples are out of range, it may be from 1 to {TUPLES_MAX}")
+            raise ValueError(f"a count of tuples must be from 1 to {TUPLES_MAX}, not {value}")
         return value
 
     @model_validator(mode="after")
@@ -353,12 +326,12 @@ class CountWindows(BaseModel):
         if self.slide > self.length:
             raise ValueError(
                 f"slide {self.slide} is longer than length {self.length}: tuples between two "
-                "windows would be in none"
+                "windows would be in no window"
             )
         if self.length > self.slide * OVERLAP_MAX:
             raise ValueError(
-                f"length {self.length} is more than {OVERLAP_MAX} times the slide {self.slide}: "
-                "each tuple would be in as many windows"
+                f"length {self.length} is more than {OVERLAP_MAX} times slide {self.slide}: "
+                f"each tuple would be in more than {OVERLAP_MAX} windows"
             )
         return self
 
@@ -391,9 +364,9 @@ class SessionWindows(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    gap: Decimal
+    gap_us: PositiveUs = Field(alias="gap")
     gap_inclusive: bool = False
-    allowed_lateness: Decimal = Decimal(0)
+    allowed_us: DurationUs = Field(0, alias="allowed_lateness")
 
     def __init__(self, **settings: Any) -> None:
         try:
@@ -401,35 +374,12 @@ class SessionWindows(BaseModel):
         except ValidationError as error:
             raise refusal("session windows", error, type(self)) from error
 
-    @field_validator("gap", mode="before")
-    @classmethod
-    def _check_gap(cls, value: object) -> Decimal:
-        gap = seconds(value)
-        if gap == 0:
-            raise ValueError("gap is 0, it must be above 0")
-        return gap
-
-    @field_validator("allowed_lateness", mode="before")
-    @classmethod
-    def _check_allowed(cls, value: object) -> Decimal:
-        return seconds(value)
-
-    @property
-    def gap_us(self) -> int:
-        """The gap in microseconds."""
-        return int(self.gap * 1_000_000)
-
     @property
     def behind_us(self) -> int:
         """Microseconds by which the watermark must exceed a session's last tuple to fire it. A
         tuple that is this far after the last one does not join the session.
         """
         return self.gap_us + int(self.gap_inclusive)
-
-    @property
-    def allowed_us(self) -> int:
-        """The allowed lateness in microseconds."""
-        return int(self.allowed_lateness * 1_000_000)
 
 
 AnyWindows = EventWindows | SessionWindows | CountWindows | GlobalWindow

@@ -12,7 +12,7 @@ from rewindow.application import FrameOperator, InputPort, OperatorContext, Outp
 from rewindow.application.error_tuples import DETAIL, EMITTED, REASON
 from rewindow.names import quoted_column
 from rewindow.operators.columns import WINDOW, to_us, type_texts
-from rewindow.operators.durations import Duration
+from rewindow.operators.durations import Duration, duration_us
 from rewindow.operators.event_time.lateness import BAD_TYPE, FAR_FUTURE, NULL_TS, refused_because
 from rewindow.operators.event_time.timestamp_checks import is_shrunk
 from rewindow.operators.filling.carried import (
@@ -41,7 +41,7 @@ from rewindow.operators.filling.values import (
     with_places,
     with_provenance,
 )
-from rewindow.operators.setting_errors import refusal, seconds
+from rewindow.operators.setting_errors import refusal
 from rewindow.sequences import names_of, not_named
 from rewindow.spark.columns import named_columns, null_of
 from rewindow.spark.functions import F
@@ -275,7 +275,7 @@ class FillGaps(FrameOperator):
         """The largest distance of a timestamp ahead of its arrival in microseconds, None for no
         limit.
         """
-        return None if self.max_ahead is None else int(seconds(self.max_ahead) * 1_000_000)
+        return None if self.max_ahead is None else duration_us(self.max_ahead)
 
     def _frame(self, stream: DataFrame) -> DataFrame:
         return stream.select(WINDOW, *named_columns(names_of(self._carried())))

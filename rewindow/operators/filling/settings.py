@@ -6,17 +6,17 @@ Rules: G19 to G24, G26, G27, G29 to G33
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
+from rewindow.operators.durations import DurationUs, PositiveUs, duration_us
 from rewindow.operators.schedule.grids import EventGrid, FixedGrid, calendar_grid
 from rewindow.operators.schedule.opening_hours import OpeningHours
-from rewindow.operators.setting_errors import in_one_line, refusal, seconds
-from rewindow.windows import format_time, parse_time
+from rewindow.operators.setting_errors import in_one_line, refusal
+from rewindow.windows import format_duration, format_time, parse_time
 
 METHODS = (
     "null",
@@ -65,49 +65,41 @@ class ColumnFill(BaseModel):
     ]
     value: Any = None
     column: str | None = None
-    periods: tuple[Decimal, ...] = ()
+    periods_us: tuple[PositiveUs, ...] = Field((), alias="periods")
     fallback: Literal["null", "forward", "backward", "nearest", "linear"] = "null"
-    max_gap: Decimal | None = None
-    max_carry: Decimal | None = None
+    max_gap_us: DurationUs | None = Field(None, alias="max_gap")
+    max_carry_us: DurationUs | None = Field(None, alias="max_carry")
     extrapolate: bool = False
     treat_null_as_missing: bool = False
     min_value: float | None = Field(None, allow_inf_nan=False)
     max_value: float | None = Field(None, allow_inf_nan=False)
 
-    @field_validator("max_gap", "max_carry", mode="before")
+    @field_validator("periods_us", mode="before")
     @classmethod
-    def _check_bound(cls, value: object) -> Decimal | None:
-        return None if value is None else seconds(value)
-
-    @field_validator("periods", mode="before")
-    @classmethod
-    def _check_periods(cls, value: object) -> tuple[Decimal, ...]:
-        given = value if isinstance(value, list | tuple) else (value,)
-        periods = tuple(map(seconds, given))
-        if 0 in periods:
-            raise ValueError("a period is 0, it must be above 0")
-        return periods
+    def _check_periods(cls, value: object) -> object:
+        return value if isinstance(value, list | tuple) else (value,)
 
     @model_validator(mode="after")
     def _check_needs(self) -> Self:
         for method, name in NEEDS.items():
-            given = name in self.model_fields_set
+            given = bool({name, f"{name}_us"} & self.model_fields_set)
             if given != (self.method == method):
                 words = (
                     f"method {method} needs {name}"
                     if not given
-                    else f"{name} is for method {method} alone"
+                    else f"{name} is only for method {method}, not for {self.method}"
                 )
                 raise ValueError(words)
         if self.extrapolate and "linear" not in (self.method, self.fallback):
-            raise ValueError("extrapolate is for linear alone, as method or as fallback")
+            raise ValueError("extrapolate is only for linear, as the method or the fallback")
         if self.treat_null_as_missing and self.method not in CHOOSING:
             raise ValueError(
-                f"treat_null_as_missing is for {', '.join(CHOOSING)}, not for {self.method}"
+                f"treat_null_as_missing is only for {', '.join(CHOOSING)}, not for {self.method}"
             )
         if self.is_guarded and self.method not in CHOOSING[1:]:
             raise ValueError(
-                f"min_value and max_value are for {', '.join(CHOOSING[1:])}, not for {self.method}"
+                f"min_value and max_value are only for {', '.join(CHOOSING[1:])}, not for "
+                f"{self.method}"
             )
         if (
             self.min_value is not None
@@ -143,41 +135,40 @@ class FillRules(OpeningHours):
     origin: int = 0
     max_rows: int = Field(1_000_000, ge=1)
     unit: Literal["us", "ms", "s"] = "us"
-    look_back: Decimal | None = None
+    look_back_us: DurationUs | None = Field(None, alias="look_back")
 
-    @field_validator("look_back", mode="before")
+    @field_validator("look_back_us")
     @classmethod
-    def _check_look_back(cls, value: object) -> Decimal | None:
-        if value is not None and not (value := seconds(value)):
+    def _check_look_back(cls, value: int | None) -> int | None:
+        if value == 0:
             raise ValueError(
-                "look_back is 0, it must be above 0: no row is at the instant of one that is "
-                "missing"
+                "look_back must be above 0, not 0: a missing row has no recorded row at the same "
+                "time"
             )
         return value
 
     @model_validator(mode="after")
     def _check_periods_seen(self) -> Self:
         for name, fill in self.columns.items():
-            if self.look_back is not None and fill.periods and max(fill.periods) > self.look_back:
-                longest = (
-                    f"{max(fill.periods):f} s, which is further back than look_back, "
-                    f"{self.look_back:f} s"
+            if (
+                self.look_back_us is not None
+                and max(fill.periods_us, default=0) > self.look_back_us
+            ):
+                longest = format_duration(max(fill.periods_us))
+                raise ValueError(
+                    f"column {name} has a period of {longest}, which is longer than look_back, "
+                    f"{format_duration(self.look_back_us)}"
                 )
-                raise ValueError(f"column {name} has a period of {longest}")
         return self
 
     @model_validator(mode="after")
     def _check_step(self) -> Self:
         if self.zone is None and "month" in str(self.step):
-            raise ValueError(
-                f'step "{self.step}" needs a zone: whose months they are, such as "UTC"'
-            )
-        if self.zone is None and not int(seconds(self.step) * 1_000_000):
-            raise ValueError(f"step is {self.step}, it must be above 0")
+            raise ValueError(f'step "{self.step}" needs a zone for its calendar, such as "UTC"')
+        if self.zone is None and not duration_us(self.step):
+            raise ValueError(f"step must be above 0, not {self.step}")
         if self.hours is not None and self.origin:
-            raise ValueError(
-                "origin is for steps without hours: with hours they are counted from the opening"
-            )
+            raise ValueError("origin cannot be used with hours: steps are counted from the opening")
         _ = self.grid
         return self
 
@@ -199,7 +190,9 @@ class FillRules(OpeningHours):
             fill = fills[name] = {"method": given} if isinstance(given, str) else given
             method = fill.get("method") if isinstance(fill, Mapping) else None
             if method is not None and method not in METHODS:
-                hint = f"{did_you_mean(str(method), METHODS)}There are: {', '.join(METHODS)}"
+                hint = (
+                    f"{did_you_mean(str(method), METHODS)}Available methods: {', '.join(METHODS)}"
+                )
                 raise ValueError(f'method "{method}" of column {name} is unknown. {hint}')
         return fills
 
@@ -210,14 +203,14 @@ class FillRules(OpeningHours):
         for key in self.expected_keys:
             if len(key) != len(self.keys) or None in key:
                 raise ValueError(
-                    f"expected key {list(key)} is not a value for each of the keys "
+                    f"expected key {list(key)} must have a non-null value for each of the keys "
                     f"{list(self.keys)}"
                 )
         fixed = sorted({self.event_at, *self.keys} & set(self.columns))
         if fixed:
             raise ValueError(
-                f"column {', '.join(fixed)} is the event timestamp or a key, which made rows have "
-                "anyway"
+                f"column {', '.join(fixed)} cannot be filled: it is the event timestamp or a key, "
+                "which created rows always have"
             )
         return self
 
@@ -227,7 +220,8 @@ class FillRules(OpeningHours):
             raise ValueError(f"time range is empty or reversed: from {ends[0]} to {ends[1]}")
         if (points := self.end_point - self.first_point) > POINTS_MAX:
             raise ValueError(
-                f"step of {self.step} is too fine: {points:,} rows of a key, {POINTS_MAX:,} may be"
+                f"step {self.step} is too short: the range would have {points:,} rows per key, but "
+                f"at most {POINTS_MAX:,} are allowed"
             )
 
     @property
@@ -237,7 +231,7 @@ class FillRules(OpeningHours):
             return inside
         if self.zone is not None:
             return calendar_grid(self.step, self.zone, self.origin)
-        return FixedGrid(int(seconds(self.step) * 1_000_000), self.origin)
+        return FixedGrid(duration_us(self.step), self.origin)
 
     @property
     def step_us(self) -> int:
@@ -269,7 +263,7 @@ class FillRules(OpeningHours):
         """All periods of seasonal columns, in microseconds."""
         periods: set[int] = set()
         for fill in self.columns.values():
-            periods |= {int(period * 1_000_000) for period in fill.periods}
+            periods |= {*fill.periods_us}
         return sorted(periods)
 
     @property
@@ -278,13 +272,6 @@ class FillRules(OpeningHours):
         all points if there is no start.
         """
         return -ANY_POINT if self.from_time is None else self.grid.first(self.from_time)
-
-    @property
-    def look_back_us(self) -> int | None:
-        """Largest distance of a source before a created row, in microseconds; None for the start
-        of the range.
-        """
-        return None if self.look_back is None else int(self.look_back * 1_000_000)
 
     @property
     def end_point(self) -> int:
@@ -354,12 +341,11 @@ def refuse_later_rows(columns: Mapping[str, ColumnFill]) -> None:
     """
     for name, fill in columns.items():
         later = fill.methods & {"backward", "nearest", "linear"}
-        later |= {"max_gap"} if fill.max_gap is not None else set()
+        later |= {"max_gap"} if fill.max_gap_us is not None else set()
         if later:
             raise ValueError(
-                f"column {name} has {', '.join(sorted(later))}, which needs later rows, but a "
-                "recorded null is emitted "
-                "as it came, with treat_null_as_missing. There are: constant, forward, and "
-                "seasonal with null or "
-                "forward as fallback, with max_carry as bound"
+                f"column {name} cannot have {', '.join(sorted(later))} with "
+                "treat_null_as_missing, because a tuple with a null is emitted before later rows "
+                "are known. Use constant, forward, or seasonal with null or forward as fallback, "
+                "and max_carry as limit"
             )

@@ -389,18 +389,18 @@ def filled_value(
     """
     fill = settings.columns[name]
     value, word, near, rows = _choice(name, fill, fill.method, settings=settings, kind=kind)
-    if fill.max_carry is not None:
+    if fill.max_carry_us is not None:
         word = F.when(near, word).otherwise(EXPIRED)
         value = F.when(near, value)
         rows = F.when(near, rows)
-    if fill.max_gap is not None:
+    if fill.max_gap_us is not None:
         first = F.col(START)
         end = F.col(UNTIL)
         if name in settings.source_columns:
             first = _of(previous_side(name), POINT) + 1
             end = _of(next_side(name), POINT)
         length_us = settings.grid.length(first, end)
-        short = length_us <= int(fill.max_gap * 1_000_000)
+        short = length_us <= fill.max_gap_us
         value = F.when(short, value)
         word = F.when(short, word).otherwise(NONE)
         rows = F.when(short, rows)
@@ -414,7 +414,7 @@ def _choice(
     settings: FillRules,
     kind: DataType,
 ) -> _Choice:
-    carry_us = None if fill.max_carry is None else int(fill.max_carry * 1_000_000)
+    carry_us = fill.max_carry_us
     before_at = PREVIOUS
     behind_at = NEXT
     if name in settings.source_columns:
@@ -568,13 +568,12 @@ def _seasonal(
         settings=settings,
         kind=kind,
     )
-    for period in reversed(fill.periods):
-        period_us = int(period * 1_000_000)
+    for period_us in reversed(fill.periods_us):
         season = F.col(_season(period_us))
         is_there = season.isNotNull()
         if name in settings.source_columns:
             is_there = is_there & is_within_bounds(season.getField(name), fill)
-        carried = F.lit(fill.max_carry is None or period <= fill.max_carry)
+        carried = F.lit(fill.max_carry_us is None or period_us <= fill.max_carry_us)
         value = F.when(is_there, season.getField(name)).otherwise(value)
         word = F.when(is_there, F.lit("seasonal")).otherwise(word)
         near = F.when(is_there, carried).otherwise(near)

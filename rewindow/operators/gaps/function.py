@@ -216,7 +216,7 @@ def _rows(frame: DataFrame, settings: GapSettings) -> DataFrame:
     for column, name in zip(settings.columns, sql.columns, strict=False):
         taken.append(F.col(quoted_column(column)).isNotNull().cast("int").alias(name))
     rows = frame.select(*taken)
-    if settings.window is None:
+    if settings.window_us is None:
         return rows
     return rows.withColumn(sql.columns[-1], F.expr(sql.in_time("t", sql.window("a"))))
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from rewindow.errors import InputError
+from rewindow.operators.durations import PositiveUs
 from rewindow.operators.schedule.hours_grid import HoursGrid
 from rewindow.operators.schedule.opening_hours import OpeningHours
-from rewindow.operators.setting_errors import in_one_line, refusal, seconds
+from rewindow.operators.setting_errors import in_one_line, refusal
 from rewindow.windows import format_duration, format_time, parse_time
 
 POINTS_MAX = 1_000_000_000
@@ -67,7 +68,7 @@ class GapSettings(OpeningHours):
     """
 
     event_at: str = Field(min_length=1)
-    cadence: Decimal
+    cadence_us: PositiveUs = Field(alias="cadence")
     from_time: int
     to_time: int
     keys: tuple[str, ...] = ()
@@ -77,23 +78,15 @@ class GapSettings(OpeningHours):
     origin: int = 0
     unit: Literal["us", "ms", "s"] = "us"
     arrived_at: str = "arrived_at"
-    lull: Decimal | None = None
-    window: Decimal | None = None
+    lull_us: PositiveUs | None = Field(None, alias="lull")
+    window_us: PositiveUs | None = Field(None, alias="window")
     window_origin: int = 0
 
     def __init__(self, **settings: Any) -> None:
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise refusal("a report of gaps", error, type(self)) from error
-
-    @field_validator("cadence", "lull", "window", mode="before")
-    @classmethod
-    def _check_duration(cls, value: object, info: ValidationInfo) -> Decimal | None:
-        duration = None if value is None else seconds(value)
-        if duration == 0:
-            raise ValueError(f"{info.field_name} is 0, it must be above 0")
-        return duration
+            raise refusal("a gap report", error, type(self)) from error
 
     @field_validator("from_time", "to_time", "origin", mode="before")
     @classmethod
@@ -106,12 +99,12 @@ class GapSettings(OpeningHours):
     @model_validator(mode="after")
     def _check_hours_alone(self) -> GapSettings:
         if self.zone is not None and self.hours is None:
-            raise ValueError('zone is for hours alone, such as hours = "09:30-16:00"')
-        if self.hours is not None and self.window is not None:
-            raise ValueError("window is for cadences without hours")
+            raise ValueError('zone can only be used with hours, such as hours = "09:30-16:00"')
+        if self.hours is not None and self.window_us is not None:
+            raise ValueError("window cannot be used with hours")
         if self.hours is not None and self.origin:
             raise ValueError(
-                "origin is for cadences without hours: with hours they are counted from the opening"
+                "origin cannot be used with hours: the cadence is counted from the opening"
             )
         _ = self.grid
         return self
@@ -124,20 +117,19 @@ class GapSettings(OpeningHours):
         if self.end_point - self.first_point > POINTS_MAX:
             points = self.end_point - self.first_point
             raise ValueError(
-                f"cadence of {self.cadence} s is too fine: {points:,} rows of a key would be "
-                "expected in the range, "
-                f"{POINTS_MAX:,} may be"
+                f"cadence {format_duration(self.cadence_us)} is too short: the range would have "
+                f"{points:,} rows per key, but at most {POINTS_MAX:,} are allowed"
             )
         for key in self.expected_keys:
             if len(key) != len(self.keys) or None in key:
                 raise ValueError(
-                    f"expected key {list(key)} is not a value for each of the keys "
+                    f"expected key {list(key)} must have a non-null value for each of the keys "
                     f"{list(self.keys)}"
                 )
         twice = set(self.keys) & set(self.columns)
         twice |= {name for name in self.keys if self.keys.count(name) > 1}
         if twice:
-            raise ValueError(f"column {', '.join(sorted(twice))} is a key already")
+            raise ValueError(f"column {', '.join(sorted(twice))} is named twice as a key or column")
         return self
 
     @property
@@ -150,26 +142,14 @@ class GapSettings(OpeningHours):
         return self.hours_of(format_duration(self.cadence_us), "cadence")
 
     @property
-    def cadence_us(self) -> int:
-        """The cadence in microseconds."""
-        return int(self.cadence * 1_000_000)
-
-    @property
     def tolerance_us(self) -> int:
         """Largest distance between rows without a gap, in microseconds."""
         return int(self.cadence_us * self.factor)
 
     @property
-    def lull_us(self) -> int | None:
-        """Largest distance between arrivals without a lull, in microseconds; None if lulls are
-        not reported.
-        """
-        return None if self.lull is None else int(self.lull * 1_000_000)
-
-    @property
     def needs_arrival(self) -> bool:
         """Whether the report needs the arrival."""
-        return self.lull is not None or self.window is not None
+        return self.lull_us is not None or self.window_us is not None
 
     @property
     def first_point(self) -> int:

@@ -69,7 +69,7 @@ class GapSql:
         """Names of the columns that are 1 if a column has a value, otherwise 0. With windows,
         one more column is 1 if a row arrived in time.
         """
-        count = len(self.settings.columns) + (self.settings.window is not None)
+        count = len(self.settings.columns) + (self.settings.window_us is not None)
         return list(map("has_{}".format, range(count)))
 
     def in_time(self, t: str, window: str) -> str:
@@ -83,8 +83,8 @@ class GapSql:
         Rules: G13
         """
         ours = self.settings
-        assert ours.window is not None, "asked for with windows"
-        width = int(ours.window * 1_000_000)
+        assert ours.window_us is not None, "asked for with windows"
+        width = ours.window_us
         end = f"({ours.origin} + ({self.point(t)} + 1) * {ours.cadence_us})"
         return (
             f"case when {self._floor(f'({end} - 1 - {ours.window_origin})', width)} < {window} "
@@ -94,8 +94,8 @@ class GapSql:
     def window(self, a: str) -> str:
         """Returns SQL for the number of the window that contains an arrival."""
         ours = self.settings
-        assert ours.window is not None, "asked for with windows"
-        return self._floor(f"({a} - {ours.window_origin})", int(ours.window * 1_000_000))
+        assert ours.window_us is not None, "asked for with windows"
+        return self._floor(f"({a} - {ours.window_origin})", ours.window_us)
 
     def point(self, t: str) -> str:
         """Returns SQL for the number of the grid point that contains a time: rounded down, also

@@ -115,7 +115,7 @@ class HeartbeatProperties(BaseModel):
             return None
         seconds = to_seconds(value, info.data.get("parameters", {}))
         if seconds is None or seconds < 0:
-            raise ValueError(f"{name} is {value!r}, it must be a number of seconds, zero or more")
+            raise ValueError(f"{name} must be a number of seconds, zero or more, not {value!r}")
         return _whole_us(name, seconds)
 
     @field_validator("slack_after_timeout", mode="before")
@@ -123,7 +123,7 @@ class HeartbeatProperties(BaseModel):
     def _check_slack_after_timeout(cls, value: object) -> object:
         if value == "not":
             raise ValueError(
-                'slack_after_timeout = "not" is called "none" now: after timeouts there is no slack'
+                'slack_after_timeout must be "none", not "not", for no slack after timeouts'
             )
         return value
 
@@ -134,8 +134,8 @@ class HeartbeatProperties(BaseModel):
         parts = Fraction(speed).as_integer_ratio() if speed is not None else (0, 1)
         if speed is None or speed <= 0 or max(parts) > SPEED_PARTS_MAX:
             raise ValueError(
-                f"speed is {value!r}, it must be above 0, a ratio of whole numbers up to "
-                f"{SPEED_PARTS_MAX}"
+                f"speed must be above 0 and a ratio of integers up to {SPEED_PARTS_MAX}, not "
+                f"{value!r}"
             )
         return speed
 
@@ -230,7 +230,7 @@ def to_seconds(value: object, parameters: Mapping[str, str]) -> Decimal | None:
 def _parameter(name: str, parameters: Mapping[str, str]) -> str:
     if name not in parameters:
         known = ", ".join(sorted(parameters)) or "none"
-        raise ValueError(f"parameter ${{{name}}} is unknown; known: {known}")
+        raise ValueError(f"parameter ${{{name}}} is unknown; available parameters: {known}")
     return str(parameters[name])
 
 
@@ -251,9 +251,7 @@ def _evaluate(node: ast.AST, text: str) -> Decimal | None:
 
 def _whole_us(name: str, seconds: Decimal) -> Decimal:
     if seconds > DURATION_US_MAX // 1_000_000:
-        raise ValueError(f"{name} of {seconds} s is out of range, it may be 100 years at most")
+        raise ValueError(f"{name} must be at most 100 years, not {seconds} s")
     if seconds * 1_000_000 != (seconds * 1_000_000).to_integral_value():
-        raise ValueError(
-            f"{name} of {seconds} s is not a whole number of us: timers could not be exact"
-        )
+        raise ValueError(f"{name} must be a whole number of microseconds, not {seconds} s")
     return seconds

@@ -14,8 +14,8 @@ from zoneinfo import available_timezones
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from rewindow.names import did_you_mean
+from rewindow.operators.durations import duration_us
 from rewindow.operators.schedule.hours_grid import HoursGrid, hours_grid
-from rewindow.operators.setting_errors import seconds
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _HOURS = re.compile(r"\s*(\d\d?):(\d\d)\s*-\s*(\d\d?):(\d\d)\s*")
@@ -94,7 +94,7 @@ class OpeningHours(BaseModel):
         if self.hours is None or self.zone is None:
             return None
         opens, closes = open_close(self.hours)
-        step_us = int(seconds(step) * 1_000_000)
+        step_us = duration_us(step)
         minutes = (closes - opens) // _MINUTE_US
         if step_us == 0:
             raise ValueError(f"{what} is {step}, it must be above 0")

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from rewindow.names import quoted_column
 from rewindow.operators.columns import floor_div
+from rewindow.operators.durations import DurationUs
 from rewindow.operators.event_time import watermarks as marks
 from rewindow.operators.event_time.lateness import NULL_TS, ON_TIME, arrived_us, timestamp_us
 from rewindow.operators.event_time.settings import EventTime, StreamTime
@@ -36,7 +36,7 @@ from rewindow.operators.event_time_windows.firing import (
     TUPLES,
     firing_columns,
 )
-from rewindow.operators.setting_errors import refusal, seconds
+from rewindow.operators.setting_errors import refusal
 from rewindow.operators.storm.arrivals import ArrivalMachine, machine_of
 from rewindow.operators.storm.machine import EXPIRED, Membership, StormMachine, StormRules
 from rewindow.sequences import map_values
@@ -75,34 +75,33 @@ class StormWindows(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    length: Decimal | None = None
+    length_us: DurationUs | None = Field(None, alias="length")
     length_tuples: int | None = None
-    slide: Decimal | None = None
+    slide_us: DurationUs | None = Field(None, alias="slide")
     slide_tuples: int | None = None
 
     def __init__(self, **settings: Any) -> None:
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise refusal("windows of Storm", error, type(self)) from error
+            raise refusal("Storm windows", error, type(self)) from error
 
-    @field_validator("length", "slide", mode="before")
+    @field_validator("length_us", "slide_us")
     @classmethod
-    def _check_duration(cls, value: object) -> Decimal | None:
-        duration = None if value is None else seconds(value)
-        if duration is not None and duration * 1_000 < 1:
+    def _check_duration(cls, value: int | None) -> int | None:
+        if value is not None and value < _MS:
             raise ValueError("length and slide must be 1 ms or more")
-        return duration
+        return value
 
     @model_validator(mode="after")
     def _check_one(self) -> StormWindows:
-        if (self.length is None) == (self.length_tuples is None):
-            raise ValueError("windows have one length: set length or length_tuples")
-        if self.slide is not None and self.slide_tuples is not None:
-            raise ValueError("windows have one slide: set slide or slide_tuples, or neither")
+        if (self.length_us is None) == (self.length_tuples is None):
+            raise ValueError("set either length or length_tuples")
+        if self.slide_us is not None and self.slide_tuples is not None:
+            raise ValueError("set slide or slide_tuples or neither, but not both")
         for count in (self.length_tuples, self.slide_tuples):
             if count is not None and count < 1:
-                raise ValueError(f"{count} tuples are out of range, it must be 1 or more")
+                raise ValueError(f"a count of tuples must be 1 or more, not {count}")
         return self
 
     def rules(self, time: EventTime | None) -> StormRules:
@@ -114,10 +113,10 @@ class StormWindows(BaseModel):
         return StormRules(
             streams=0 if time is None else len(time.streams),
             lag_ms=0 if time is None else time.lag_us // _MS,
-            length_ms=int((self.length or 0) * 1_000),
+            length_ms=(self.length_us or 0) // _MS,
             length_tuples=self.length_tuples or 0,
-            slide_ms=int((self.slide or 0) * 1_000),
-            slide_tuples=self.slide_tuples or int(self.slide is None),
+            slide_ms=(self.slide_us or 0) // _MS,
+            slide_tuples=self.slide_tuples or int(self.slide_us is None),
         )
 
 
@@ -212,7 +211,7 @@ def storm_windows(
         rules,
         list(recording_keys),
         tagged.columns,
-        clock=_Clock(start_us, time.interval_us, end_us),
+        clock=_Clock(start_us, time.watermark_interval_us, end_us),
     )
     passed = every.repartition(1).sortWithinPartitions(*order).mapInArrow(walk, tagged.schema)
     members = passed.where(F.col(FIRED).isNotNull())
@@ -221,7 +220,7 @@ def storm_windows(
     found = (
         members.where(F.col(_ROLE) != EXPIRED).groupBy(*columns, _WINDOW, END, FIRED).agg(*results)
     )
-    length_us = None if windows.length is None else int(windows.length * 1_000_000)
+    length_us = windows.length_us
     begin = bigint(None) if length_us is None else F.col(END) - length_us
     named = firing_columns(
         begin,
@@ -261,8 +260,8 @@ def _timer(windows: StormWindows, streams: Iterable[str]) -> EventTime:
     """
     return EventTime(
         streams=dict.fromkeys(streams, StreamTime(event_at="arrived_at")),
-        watermark_interval=windows.slide or 1,
-        tie="tuple_first" if windows.length is None else "tick_first",
+        watermark_interval=f"{windows.slide_us or 1_000_000} us",
+        tie="tuple_first" if windows.length_us is None else "tick_first",
     )
 
 
