@@ -120,7 +120,11 @@ def test_given_property_changes_the_columns_downstream(settings: Callable[[str],
         ('inputs = { rows = "sales" }, ', "", "counts] inputs: each port needs a stream"),
         ('source = "top", ', "", ".outputs.top] source: an output needs the operator"),
         ('source = "top"', 'source = "sales"', ".outputs.top] source: no operator has the name"),
-        ('"count(*)"', '"quantile(price, 2)"', "aggregates.sales: a quantile is from 0 to 1"),
+        (
+            '"count(*)"',
+            '"quantile(price, 2)"',
+            "aggregates.sales: the share of a quantile must be from 0 to 1",
+        ),
     ],
 )
 def test_wrong_sections_are_named_with_their_key(

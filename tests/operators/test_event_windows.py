@@ -564,14 +564,14 @@ def test_event_windows_reject_unknown_aggregates_columns_and_foreign_state(
     again = EventWindows(length="10 s", slide="10 s", early="1 s")
     n = {"n": ("count", "*")}
     for words, aggregates, more in (
-        ("no aggregate", {}, {}),
-        ("do not know", {"x": ("first", "value")}, {}),
+        ("aggregates is empty", {}, {}),
+        ("has an unknown function", {"x": ("first", "value")}, {}),
         ("cannot be read: sum.nothing.", {"x": ("sum", "nothing")}, {}),
         ("has no column town", n, {"keys": ["town"]}),
-        ("need aggregates that merge", {"x": ("median", "value")}, {"windows": again}),
-        ("would come twice", {"country": ("count", "*")}, {"keys": ["country"]}),
+        ("need aggregates that can be merged", {"x": ("median", "value")}, {"windows": again}),
+        ("would appear twice", {"country": ("count", "*")}, {"keys": ["country"]}),
         (
-            "state is of other windows",
+            "state belongs to different windows",
             n,
             {"state": event_windows(classified, windows, n, keys=["country"]).state},
         ),

@@ -245,7 +245,7 @@ def test_timestamp_in_a_wrong_unit_closes_no_gap_and_is_an_error_tuple(spark: Sp
         (0, "bad_type"),
         (1, "bad_type"),
     ]
-    assert all("is the unit right?" in row["_rw_detail"] for row in errors)
+    assert all(": check the unit" in row["_rw_detail"] for row in errors)
 
 
 def test_gap_continues_after_the_rows_emitted_before_a_skip(spark: SparkSession) -> None:
@@ -274,22 +274,22 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "an absent column": ({"fill": {"gone": "null"}}, "frame has no column gone"),
     "a line through text": (
         {"columns": COLUMNS.append(pa.field("word", pa.string())), "fill": {"word": "linear"}},
-        'column "word" is string, which has no line',
+        'column "word" cannot be interpolated',
     ),
-    "no step": ({"step": 0}, "step is 0, it must be above 0"),
+    "no step": ({"step": 0}, "step must be above 0, not 0"),
     "keys that are expected at no time": (
         {"expected_keys": ((1,),)},
-        "expected_keys need from_time and to_time",
+        "expected_keys needs from_time and to_time",
     ),
     "a limit that is no duration": ({"max_ahead": "soon"}, 'duration "soon" cannot be read'),
     "the arrival as event timestamp": (
         {"event_at": "arrived_at"},
         "column arrived_at is the arrival",
     ),
-    "an unknown arrival": ({"arrived_at": "came"}, "column came is not in the stream's columns"),
+    "an unknown arrival": ({"arrived_at": "came"}, "the stream has no column came"),
     "a filled stream": (
         {"columns": COLUMNS.append(pa.field("_rw_is_made", pa.bool_()))},
-        "column _rw_is_made is one that FillGaps adds",
+        "FillGaps adds a column _rw_is_made, which the input has already",
     ),
 }
 

@@ -199,12 +199,15 @@ def test_sources_are_chosen_across_window_borders(
     [
         (
             {"method": "linear"},
-            "column before has linear, which needs later rows, but a recorded null is emitted",
+            "column before cannot have linear with treat_null_as_missing",
         ),
-        ({"method": "forward", "max_gap": 5}, "column before has max_gap, which needs later rows"),
+        (
+            {"method": "forward", "max_gap": 5},
+            "column before cannot have max_gap with treat_null_as_missing",
+        ),
         (
             {"method": "seasonal", "periods": [50], "fallback": "nearest"},
-            "column before has nearest",
+            "column before cannot have nearest",
         ),
     ],
 )

@@ -292,40 +292,46 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"columns": {"a": "lineal"}},
         'method "lineal" of column a is unknown. Did you mean "linear"',
     ),
-    "no step": ({"step": 0}, "step is 0, it must be above 0"),
+    "no step": ({"step": 0}, "step must be above 0, not 0"),
     "a negative bound": (
         {"columns": {"a": {"method": "forward", "max_gap": -1}}},
-        "duration -1 is out of range",
+        "duration must be from 0 to 100 years, not -1",
     ),
     "a range that is reversed": ({"from_time": 9, "to_time": 8}, "time range is empty or reversed"),
-    "a grid that is too fine": ({"step": "1 us", "to_time": "2100-01-01"}, "is too fine"),
-    "a key of another length": ({"expected_keys": [["x"]]}, "is not a value for each of the keys"),
-    "a null as key": ({"expected_keys": [[1, None]]}, "is not a value for each of the keys"),
+    "a grid that is too fine": ({"step": "1 us", "to_time": "2100-01-01"}, "is too short"),
+    "a key of another length": (
+        {"expected_keys": [["x"]]},
+        "must have a non-null value for each of the keys",
+    ),
+    "a null as key": (
+        {"expected_keys": [[1, None]]},
+        "must have a non-null value for each of the keys",
+    ),
     "a key as column": (
         {"columns": {"key": "forward"}},
-        "column key is the event timestamp or a key",
+        "column key cannot be filled: it is the event timestamp or a key",
     ),
     "what a method needs": ({"columns": {"a": "constant"}}, "method constant needs value"),
     "what it does not need": (
         {"columns": {"a": {"method": "forward", "value": 1}}},
-        "value is for method constant alone",
+        "value is only for method constant, not for forward",
     ),
     "extrapolation of another method": (
         {"columns": {"a": {"method": "nearest", "extrapolate": True}}},
-        "extrapolate is for linear alone",
+        "extrapolate is only for linear",
     ),
     "an unknown bound": (
         {"columns": {"a": {"method": "forward", "max_age": "1 h"}}},
-        'columns.a.max_age is unknown. Did you mean "max_carry"? Known are method, value, column, '
-        "periods, fallback",
+        'columns.a.max_age is unknown. Did you mean "max_carry"? Available settings: method, '
+        "value, column, periods, fallback",
     ),
     "an unknown fallback": (
         {"columns": {"a": {"method": "seasonal", "periods": [1], "fallback": "magic"}}},
-        'columns.a.fallback is "magic". Allowed are null, forward, backward, nearest, linear',
+        'columns.a.fallback must be one of null, forward, backward, nearest, linear, not "magic"',
     ),
     "a number as method": (
         {"columns": {"a": 5}},
-        "columns.a is 5, it must be a table of settings. Known are method",
+        "columns.a must be a table with the settings method",
     ),
     "a bound that is no duration": (
         {"columns": {"a": {"method": "forward", "max_gap": "soon"}}},
@@ -333,16 +339,16 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a removed method": (
         {"columns": {"a": {"method": "expression", "sql": "previous.b"}}},
-        'method "expression" of column a is unknown. There are: null, constant',
+        'method "expression" of column a is unknown. Available methods: null, constant',
     ),
-    "an unknown unit": ({"unit": "min"}, 'unit is "min". Allowed are us, ms, s'),
+    "an unknown unit": ({"unit": "min"}, 'unit must be one of us, ms, s, not "min"'),
     "a removed setting": (
         {"time": "causal"},
-        'time is unknown. Did you mean "to_time"? Known are zone, hours',
+        'time is unknown. Did you mean "to_time"? Available settings: zone, hours',
     ),
     "a period of nothing": (
         {"columns": {"a": {"method": "seasonal", "periods": [0]}}},
-        "a period is 0",
+        "periods must be above 0, not 0",
     ),
 }
 
@@ -363,18 +369,21 @@ def test_columns_of_a_wrong_type_are_rejected_before_anything_runs(spark: SparkS
         "case int, key string, ts bigint, word string",
     )
     for replay_options, message in (
-        ({"columns": {"gone": "null"}}, "frame has no column gone. There are: case, key, ts, word"),
+        (
+            {"columns": {"gone": "null"}},
+            "frame has no column gone. Available columns: case, key, ts, word",
+        ),
         (
             {"columns": {"word": "linear"}},
-            'column "word" is string, which has no line between two values',
+            'column "word" cannot be interpolated: it must be a number, not string',
         ),
         (
             {"columns": {"word": {"method": "previous_of", "column": "ts"}}},
-            'column "word" is string, "ts" is bigint',
+            'column "word" is string, but "ts" is bigint',
         ),
         (
             {"columns": {}, "event_at": "word"},
-            'timestamp "word" is string, not a timestamp or a whole number',
+            'column "word" must be a timestamp or an integer, not string',
         ),
     ):
         with pytest.raises(InputError) as caught:
@@ -382,7 +391,7 @@ def test_columns_of_a_wrong_type_are_rejected_before_anything_runs(spark: SparkS
         assert message in str(caught.value)
     with pytest.raises(
         InputError,
-        match="column _rw_Next has a name that filling needs for itself",
+        match="column _rw_Next has a name that gap filling reserves",
     ):
         fill_gaps(frame.withColumnRenamed("word", "_rw_Next"), settings(columns={}))
 
@@ -401,7 +410,7 @@ def test_grid_finer_than_the_timestamp_type_is_rejected(spark: SparkSession) -> 
         )
         with pytest.raises(
             InputError,
-            match="counts whole s: not every point of the grid can be written",
+            match="counts whole s, but step or origin is not a multiple of 1 s",
         ):
             fill_gaps(frame, settings)
 
@@ -577,5 +586,7 @@ def test_expected_key_of_another_type_is_rejected_by_value_and_type(spark: Spark
     about |= {"from_time": 0, "to_time": 30 * S, "expected_keys": [["north"]]}
     filled = fill_gaps(frame, FillSettings(step=10, columns={"a": "forward"}, **about))
     for result in (filled, gap_report(frame, GapSettings(cadence=10, **about)).gaps):
-        with pytest.raises(PySparkException, match='expected key "key": north is not a double'):
+        with pytest.raises(
+            PySparkException, match='value of expected key "key" must be double, not north'
+        ):
             result.collect()

@@ -194,8 +194,8 @@ def test_columns_and_keys_may_be_called_previous_and_next_with_recorded_nulls_an
     [
         (
             {"method": "previous_of", "column": "b", "treat_null_as_missing": True},
-            "treat_null_as_missing is for constant, forward, backward, nearest, linear, seasonal, "
-            "not for previous_of",
+            "treat_null_as_missing is only for constant, forward, backward, nearest, linear, "
+            "seasonal, not for previous_of",
         ),
         (
             {"method": "constant", "value": 1, "min_value": 0},
@@ -227,7 +227,10 @@ def test_nan_is_not_a_source_of_a_bounded_column_and_text_has_no_bounds(
     assert [(row["ts"], row["a"]) for row in rows] == [(30, 3.0)]
     with pytest.raises(InputError) as caught:
         fill_gaps(frame, settings(**given, columns={"word": {"method": "forward", "min_value": 0}}))
-    assert 'column "word" is string, so it cannot have min_value or max_value' in str(caught.value)
+    assert (
+        'column "word" cannot have min_value or max_value: it must be a number, not string'
+        in str(caught.value)
+    )
 
 
 def test_null_between_values_of_the_same_instant_gets_one_of_them(spark: SparkSession) -> None:

@@ -185,9 +185,9 @@ class Wrong(Generator):
 def test_rows_outside_the_window_or_with_other_columns_are_rejected() -> None:
     # Rules: O146
     assert Wrong().batch(FIRST, 0).num_rows == 1
-    with pytest.raises(InputError, match=f"a tuple of Wrong, part 2 of window {FIRST}, has an arr"):
+    with pytest.raises(InputError, match=f"Wrong, part 2 of window {FIRST}: a tuple has an arr"):
         Wrong(late_us=1).batch(FIRST, 2)
-    with pytest.raises(InputError, match="n: int32'\\]; declared are .*n: int64'"):
+    with pytest.raises(InputError, match="columns must be .*n: int64'\\], not .*n: int32'"):
         Wrong(types=(None, pa.int32())).batch(FIRST, 0)
 
 

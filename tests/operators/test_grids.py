@@ -137,7 +137,7 @@ def test_day_that_a_zone_passes_over_is_in_no_step(
         ({"step": "1 month"}, 'step "1 month" needs a zone'),
         (
             {"step": "1 h", "zone": "UTC"},
-            'step "1 h" has a zone, so it must be days, weeks or months',
+            'step with a zone must be days, weeks or months, such as "1 month", not "1 h"',
         ),
         ({"step": "0 days", "zone": "UTC"}, "must be days, weeks or months"),
         ({"step": "1 day", "zone": "Europe/Wien"}, 'zone "Europe/Wien" is unknown.'),

@@ -201,20 +201,21 @@ REFUSED: dict[str, tuple[list[tuple[int, int | None]], dict[str, Any], int, str]
         [(60, 60), (59, 61)],
         {},
         100,
-        r'\{"case":"a","offset":1\} 59000000 us goes back from 60000000 us',
+        r'\{"case":"a","offset":1\} 59000000 us is before that of the previous tuple, 60000000 us',
     ),
-    "past the end": ([(60, 60)], {}, 59, "60000000 us is after the end, 59000000 us"),
+    "past the end": ([(60, 60)], {}, 59, "60000000 us is after the end of the range, 59000000 us"),
     "crossing": (
         [(0, 0), (1, 600)],
         {"max_timers": 9},
         10,
-        "brings 10 timers from 1970-01-01T00:01:00Z to 1970-01-01T00:10:00Z",
+        "would add 10 timers from 1970-01-01T00:01:00Z to 1970-01-01T00:10:00Z",
     ),
     "silence": (
         [(0, 0)],
         {"max_timers": 2},
         200,
-        "brings 3 timers from 1970-01-01T00:01:00Z to 1970-01-01T00:03:00Z, allowed are 2",
+        "would add 3 timers from 1970-01-01T00:01:00Z to 1970-01-01T00:03:00Z, but at most 2 are "
+        "allowed",
     ),
 }
 
@@ -244,11 +245,9 @@ def test_heartbeat_clamps_a_clock_that_steps_back_on_request(spark: SparkSession
         (71, 71),
     ]
     told = made.errors.selectExpr("unix_seconds(arrived_at)", "_rw_reason", "_rw_detail")
-    words = (
-        "before a tuple that came earlier, or before its window; it passes as if it had come then"
-    )
+    words = "before that of an earlier tuple, or before the window; it was replaced by that time"
     assert [tuple(row) for row in told.collect()] == [
-        (50, "clock_back", f"arrived 10000000 us {words}")
+        (50, "clock_back", f"arrival is 10000000 us {words}")
     ]
     unknown = frame_of(spark, {"a": [(60, 50), (61, 59)]}).selectExpr(
         "* EXCEPT (arrived_at)",
@@ -261,10 +260,10 @@ def test_heartbeat_clamps_a_clock_that_steps_back_on_request(spark: SparkSession
 def test_heartbeat_names_a_missing_column_before_anything_runs(spark: SparkSession) -> None:
     with pytest.raises(InputError, match="frame has no column at, case"):
         heartbeat(spark.range(1).selectExpr("id AS arrived_at", "id AS offset"), MINUTE)
-    with pytest.raises(InputError, match="frame has the column _rw_cause, which a heartbeat adds"):
+    with pytest.raises(InputError, match="frame has a column _rw_cause, which the heartbeat adds"):
         heartbeat(frame_of(spark, {"a": [(1, 1)]}).selectExpr("*", "'' AS _rw_cause"), MINUTE)
     windows = frame_of(spark, {"a": [(1, 1)]}).selectExpr("*", "0 AS window_id")
-    with pytest.raises(InputError, match="no grid is given"):
+    with pytest.raises(InputError, match="so `grid` is required"):
         heartbeat(windows, MINUTE)
 
 

@@ -165,10 +165,10 @@ def test_heartbeat_rejects_columns_that_differ_from_its_own_only_by_case(
     beat = Heartbeat(interval=60, event_at="at", columns=COLUMNS)
     assert beat.wrong_properties() == []
     frame = to_frame(spark, COLUMNS.empty_table()).selectExpr("*", "'' AS _rw_Cause")
-    with pytest.raises(InputError, match="frame has the column _rw_Cause, which a heartbeat adds"):
+    with pytest.raises(InputError, match="frame has a column _rw_Cause, which the heartbeat adds"):
         heartbeat(frame, beat)
     beat.set_properties(columns=COLUMNS.append(pa.field("_rw_Cause", pa.string())))
-    assert "column _rw_Cause is one that the Heartbeat adds" in beat.wrong_properties()[0].message
+    assert "the Heartbeat adds a column _rw_Cause" in beat.wrong_properties()[0].message
 
 
 @pytest.mark.parametrize("name", ["Offset", "Window_ID", "attempt", "Attempt"])
@@ -180,7 +180,7 @@ def test_heartbeat_rejects_columns_reserved_for_tables(name: str) -> None:
         columns=COLUMNS.append(pa.field(name, pa.string())),
     )
     assert (
-        f"column {name} has a name that tables of a replay need"
+        f"column {name} has a name that is reserved in the tables of a replay"
         in beat.wrong_properties()[0].message
     )
     beat = Heartbeat(
@@ -188,7 +188,9 @@ def test_heartbeat_rejects_columns_reserved_for_tables(name: str) -> None:
         event_at="at",
         columns=COLUMNS.append(pa.field("Value", pa.string())),
     )
-    assert "columns value and Value are one to a table" in beat.wrong_properties()[0].message
+    assert (
+        "names of columns value and Value differ only in case" in beat.wrong_properties()[0].message
+    )
 
 
 @pytest.mark.parametrize(

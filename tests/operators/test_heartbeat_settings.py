@@ -59,7 +59,7 @@ def test_fine_times_are_accepted_with_a_warning(given: dict[str, Any], text: str
 
 def test_old_name_of_no_slack_after_timeouts_is_rejected_with_the_new_one() -> None:
     # Rules: H37
-    with pytest.raises(InputError, match='"not" is called "none" now'):
+    with pytest.raises(InputError, match='slack_after_timeout must be "none", not "not"'):
         HeartbeatSettings(interval=1, event_at="at", slack_after_timeout="not")
     app = Application("old", window="5 seconds")
     beat = Heartbeat(
@@ -69,7 +69,7 @@ def test_old_name_of_no_slack_after_timeouts_is_rejected_with_the_new_one() -> N
         slack_after_timeout="not",
     )
     app.output("out", app.add("beat", beat, stream=app.input("s", pa.schema(COLUMNS))), key=["at"])
-    with pytest.raises(ValidationFailed, match='"not" is called "none" now'):
+    with pytest.raises(ValidationFailed, match='slack_after_timeout must be "none", not "not"'):
         validate(app)
     HeartbeatSettings(interval=1, event_at="at", slack_after_timeout="none")
 
@@ -84,7 +84,7 @@ def test_heartbeat_has_one_input_one_output_and_an_error_port() -> None:
 @pytest.mark.parametrize("slack", [-1, None, "x", "inf"])
 def test_invalid_slack_is_rejected_with_name_and_value(slack: object) -> None:
     # Rules: H23
-    with pytest.raises(InputError, match=f"slack is {slack!r}"):
+    with pytest.raises(InputError, match=f"slack must be .*, not {slack!r}"):
         HeartbeatSettings(interval=1, slack=slack, event_at="at")
 
 
@@ -96,7 +96,7 @@ def test_times_beyond_a_century_are_rejected(given: dict[str, Any]) -> None:
     # No sum of times exceeds 64 bits.
     with pytest.raises(
         InputError,
-        match=rf"{next(iter(given))} of .* s is out of range, it may be 100 years at most",
+        match=rf"{next(iter(given))} must be at most 100 years, not .* s",
     ):
         HeartbeatSettings(**({"interval": 1, "event_at": "at"} | given))
     with pytest.raises(InputError, match=r"duration .* is out of range"):
@@ -116,14 +116,16 @@ def test_times_may_be_expressions_of_parameters() -> None:
 
 def test_unknown_parameter_is_reported_with_the_known_ones() -> None:
     # Rules: H25
-    with pytest.raises(InputError, match=r"parameter \$\{hours\} is unknown; known: minutes"):
+    with pytest.raises(
+        InputError, match=r"parameter \$\{hours\} is unknown; available parameters: minutes"
+    ):
         HeartbeatSettings(interval="${hours}", event_at="at", parameters={"minutes": "2"})
 
 
 @pytest.mark.parametrize("given", [{"interval": "0.0000001"}, {"interval": 1, "slack": "1/3"}])
 def test_times_must_be_whole_microseconds(given: dict[str, Any]) -> None:
     # Rules: H26
-    with pytest.raises(InputError, match="not a whole number of us"):
+    with pytest.raises(InputError, match="must be a whole number of microseconds"):
         HeartbeatSettings(event_at="at", **given)
 
 
@@ -166,31 +168,35 @@ COLUMNS = [
         (
             {"event_at": "when"},
             COLUMNS,
-            "column when is not in the stream's columns: offset, arrived_at, at, x",
+            "the stream has no column when; available columns: offset, arrived_at, at, x",
         ),
-        ({"key_by": ["who"]}, COLUMNS, "column who is not in the stream's columns"),
-        ({}, COLUMNS[1:], "column offset is not in the stream's columns: arrived_at, at, x"),
-        ({"order_by": ["line"]}, COLUMNS, "column line is not in the stream's columns"),
+        ({"key_by": ["who"]}, COLUMNS, "the stream has no column who"),
+        ({}, COLUMNS[1:], "the stream has no column offset; available columns: arrived_at, at, x"),
+        ({"order_by": ["line"]}, COLUMNS, "the stream has no column line"),
         (
             {"event_at": "x"},
             COLUMNS,
-            "column x is string, it must be a timestamp, or int64 as microseconds",
+            "column x must be a timestamp, or int64 microseconds, not string",
         ),
-        ({}, [*COLUMNS[:2], ("at", pa.int32())], "column at is int32, it must be a timestamp"),
+        (
+            {},
+            [*COLUMNS[:2], ("at", pa.int32())],
+            "column at must be a timestamp, or int64 microseconds, not int32",
+        ),
         (
             {},
             [COLUMNS[0], ("arrived_at", pa.date32()), COLUMNS[2]],
-            "column arrived_at is date32[day]",
+            "column arrived_at must be a timestamp, or int64 microseconds, not date32[day]",
         ),
         (
             {},
             [*COLUMNS, ("_rw_cause", pa.string())],
-            "column _rw_cause is one that the Heartbeat adds: rename it",
+            "the Heartbeat adds a column _rw_cause, which the input has already: rename it",
         ),
         (
             {},
             [*COLUMNS, ("_rw_Cause", pa.string())],
-            "column _rw_Cause is one that the Heartbeat adds: rename it",
+            "the Heartbeat adds a column _rw_Cause, which the input has already: rename it",
         ),
     ],
 )
@@ -213,7 +219,9 @@ def test_operator_accepts_columns_changed_together_with_their_timestamp() -> Non
     beat.set_properties(interval="1 minute")
     assert beat.interval_us == 60_000_000
     beat.set_properties(event_at="at")
-    assert [wrong.message[:16] for wrong in beat.wrong_properties()] == ["column at is not"]
+    assert [wrong.message[:27] for wrong in beat.wrong_properties()] == [
+        "the stream has no column at"
+    ]
 
 
 def test_operator_reports_all_column_errors_together() -> None:
@@ -225,7 +233,8 @@ def test_operator_reports_all_column_errors_together() -> None:
     )
     message = operator.wrong_properties()[0].message
     assert [
-        part in message for part in ("column offset", "column x is string", "column _rw_emission")
+        part in message
+        for part in ("column offset", "column x must be a timestamp", "column _rw_emission")
     ] == [True] * 3
 
 
@@ -256,7 +265,7 @@ def test_operator_checks_its_upstream_stream() -> None:
     app.output("twice", app.add("again", again, stream=beat), key=["_rw_emission"])
     with pytest.raises(
         ValidationFailed,
-        match=r"again: .*column _rw_is_timer is one that the Heartbeat adds: rename",
+        match=r"again: .*the Heartbeat adds a column _rw_is_timer, which .* already: rename",
     ):
         validate(app)
 

@@ -333,24 +333,24 @@ def test_filling_in_groups_of_windows_equals_one_pass(spark: SparkSession) -> No
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"zone": None}, 'hours "09:30-16:00" need a zone: on whose clock they are'),
-    ({"hours": None}, "weekdays are for hours alone"),
-    ({"hours": None, "weekdays": ()}, "closed days are for hours alone"),
-    ({"hours": "16:00-09:30"}, 'hours "16:00-09:30" end before they begin. They are those of one '
+    ({"zone": None}, 'hours "09:30-16:00" need a time zone: set zone'),
+    ({"hours": None}, "weekdays can only be used with hours"),
+    ({"hours": None, "weekdays": ()}, "closed can only be used with hours"),
+    ({"hours": "16:00-09:30"}, 'hours "16:00-09:30" end before they start. They must be on one '
                                'day'),
-    ({"hours": "9 to 5"}, 'hours "9 to 5" cannot be read. Write them as in "09:30-16:00", within '
+    ({"hours": "9 to 5"}, 'hours "9 to 5" are invalid. Use a format such as "09:30-16:00", within '
                           '00:00-24:00'),
-    ({"hours": "09:30-24:30"}, "cannot be read"),
-    ({"weekdays": "mon-fry"}, 'weekday "mon-fry" is unknown. Did you mean "fri"? There are: mon, '
-                              'tue, wed, thu, fri'),
+    ({"hours": "09:30-24:30"}, "are invalid"),
+    ({"weekdays": "mon-fry"}, 'weekday "mon-fry" is unknown. Did you mean "fri"? '
+                              'Available weekdays: mon, tue, wed, thu, fri'),
     ({"zone": "America/NewYork"}, 'zone "America/NewYork" is unknown. Did you mean '
                                   '"America/New_York"'),
-    ({"closed": ["2024-02-30"]}, 'closed day "2024-02-30" is no date. Write it as in "2024-12-25"'),
-    ({"step": "1 hour"}, 'step "1 hour" does not fit hours "09:30-16:00", 390 min must be a whole '
-                         'number of steps. '
-     "Of whole minutes there are: 1, 2, 3, 5, 6, 10, 13, 15, 26, 30"),
-    ({"step": 0}, "step is 0, it must be above 0"),
-    ({"origin": 5}, "origin is for steps without hours"),
+    ({"closed": ["2024-02-30"]}, 'closed must have dates such as "2024-12-25", not "2024-02-30"'),
+    ({"step": "1 hour"}, 'step "1 hour" does not divide hours "09:30-16:00" (390 min) '
+                         'evenly. '
+     "These numbers of minutes do: 1, 2, 3, 5, 6, 10, 13, 15, 26, 30"),
+    ({"step": 0}, "step must be above 0, not 0"),
+    ({"origin": 5}, "origin cannot be used with hours"),
 ]  # fmt: skip
 
 

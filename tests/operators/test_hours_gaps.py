@@ -224,13 +224,13 @@ def test_opening_intervals_of_a_range_are_cut_at_its_bounds() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"hours": None, "weekdays": (), "closed": ()}, "zone is for hours alone"),
-        ({"zone": None}, 'hours "09:30-16:00" need a zone'),
+        ({"hours": None, "weekdays": (), "closed": ()}, "zone can only be used with hours"),
+        ({"zone": None}, 'hours "09:30-16:00" need a time zone'),
         (
             {"cadence": "1 hour"},
-            'cadence "1 h" does not fit hours "09:30-16:00", 390 min must be a whole number',
+            'cadence "1 h" does not divide hours "09:30-16:00" (390 min) evenly',
         ),
-        ({"origin": 7}, "origin is for cadences without hours"),
+        ({"origin": 7}, "origin cannot be used with hours"),
         ({"weekdays": "monday"}, 'weekday "monday" is unknown. Did you mean "mon"'),
     ],
 )

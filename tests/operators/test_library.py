@@ -304,10 +304,13 @@ def test_results_do_not_depend_on_the_partitions_of_spark(spark: SparkSession) -
         (Sample(columns=COLUMNS, fraction=0, key=("key",)), "greater than 0"),
         (
             Aggregate(columns=COLUMNS, aggregates={"q": "quantile(price, 1.5)"}),
-            "aggregates.q: a quantile is from 0 to 1, not 1.5",
+            "aggregates.q: the share of a quantile must be from 0 to 1, not 1.5",
         ),
-        (Aggregate(columns=COLUMNS, aggregates={"q": "quantile(price)"}), "has a share"),
-        (Aggregate(columns=COLUMNS, aggregates={"m": "sum(key)"}), '"key" is string'),
+        (Aggregate(columns=COLUMNS, aggregates={"q": "quantile(price)"}), "quantile needs a share"),
+        (
+            Aggregate(columns=COLUMNS, aggregates={"m": "sum(key)"}),
+            'column "key" must be a number, not string',
+        ),
         (Aggregate(columns=COLUMNS, aggregates={"m": "mean(price)"}), "must be one of sum"),
         (
             Aggregate(columns=COLUMNS, aggregates={"n": "count(*)"}, by=("key",), emit_empty=True),
@@ -315,21 +318,24 @@ def test_results_do_not_depend_on_the_partitions_of_spark(spark: SparkSession) -
         ),
         (
             Aggregate(columns=COLUMNS, aggregates={"p": "reduce(price)"}),
-            "reduce: each aggregate reduce needs an expression, others have none",
+            "reduce: it must have an expression for each aggregate that uses reduce",
         ),
         (
             Aggregate(
                 columns=COLUMNS, aggregates={"p": "reduce(price)"}, reduce={"p": "one + price"}
             ),
-            'reduce.p: "price" is not one or other',
+            'reduce.p: the expression can only use one and other, not "price"',
         ),
         (Select(columns=COLUMNS, where="nummer > 1"), 'where: the input has no column "nummer"'),
-        (Select(columns=COLUMNS, where="rand() < 0.5"), '"rand" is not the same in every replay'),
-        (Select(columns=COLUMNS, expressions={"x": "price * 2"}), "types.x: the expression"),
+        (Select(columns=COLUMNS, where="rand() < 0.5"), '"rand" cannot be used'),
+        (
+            Select(columns=COLUMNS, expressions={"x": "price * 2"}),
+            "types.x: set the type of the expression",
+        ),
         (Select(columns=COLUMNS, expressions={"x": "key"}, types={"x": "txt"}), "is not a type"),
-        (Select(columns=COLUMNS, explode="key"), "is string and not a list"),
-        (Split(columns=COLUMNS, conditions={"rest": "true"}), "the name of another port"),
-        (Union(columns=COLUMNS, ports=("a", "a")), "named twice"),
+        (Select(columns=COLUMNS, explode="key"), 'column "key" must be a list, not string'),
+        (Split(columns=COLUMNS, conditions={"rest": "true"}), "the name of a built-in port"),
+        (Union(columns=COLUMNS, ports=("a", "a")), "ports: names must be different, not a, a"),
     ],
 )
 def test_wrong_properties_are_named(operator: FrameOperator, message: str) -> None:

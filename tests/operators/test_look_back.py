@@ -166,12 +166,12 @@ def test_look_back_is_inclusive_and_older_sources_yield_null(spark: SparkSession
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"look_back": 0}, "look_back is 0, it must be above 0"),
-        ({"look_back": -5}, "duration -5 is out of range"),
+        ({"look_back": 0}, "look_back must be above 0, not 0"),
+        ({"look_back": -5}, "duration must be from 0 to 100 years, not -5"),
         ({"look_back": "long"}, 'duration "long" cannot be read'),
         (
             {"look_back": 60, "columns": {"a": {"method": "seasonal", "periods": [50, 100]}}},
-            "column a has a period of 100 s, which is further back than look_back, 60 s",
+            "column a has a period of 100 s, which is longer than look_back, 60 s",
         ),
     ],
 )

@@ -359,35 +359,35 @@ def test_merge_accepts_columns_with_dots_in_their_names(spark: SparkSession) -> 
 def test_merge_fails_on_a_tuple_without_an_arrival(spark: SparkSession) -> None:
     inputs = frames_of(spark, [Tuple(0, 10, 0, 10), Tuple(1, 30, 0, 10)], 2)
     inputs["right"] = inputs["right"].withColumn("arrived_at", F.lit(None).cast("timestamp"))
-    with pytest.raises(Exception, match="merge: a tuple has no arrival, input right, window 0"):
+    with pytest.raises(Exception, match="merge: a tuple has no arrival in input right, window 0"):
         merge(inputs, event_at="at").tuples.collect()
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "one port": ({"ports": ("left",)}, "ports are left, there must be two or more, all different"),
-    "no port": ({"ports": ()}, "ports are none, there must be two or more"),
+    "one port": ({"ports": ("left",)}, "ports must be two or more different names, not left"),
+    "no port": ({"ports": ()}, "ports must be two or more different names, not none"),
     "a port twice": (
         {"ports": ("a", "b", "a")},
-        "ports are a, b, a, there must be two or more, all different",
+        "ports must be two or more different names, not a, b, a",
     ),
     "unknown columns": (
         {"event_at": "when", "order_by": ("seq",)},
-        "column when, seq is not in the streams' columns",
+        "the streams have no column when, seq",
     ),
     "a column's name": (
         {"columns": COLUMNS.append(pa.field("_rw_source", pa.string()))},
-        "column _rw_source has a name of",
+        "column _rw_source has a name that Merge adds",
     ),
     "its case": (
         {"columns": COLUMNS.append(pa.field("_rw_Source", pa.string()))},
-        "column _rw_Source has a name of",
+        "column _rw_Source has a name that Merge adds",
     ),
     "that of the order": (
         {
             "columns": COLUMNS.append(pa.field("_rw_Emission", pa.int64())),
             "order_by": ("_rw_Emission",),
         },
-        "column _rw_Emission has a name of",
+        "column _rw_Emission has a name that Merge adds",
     ),
     "that of the window": (
         {"columns": COLUMNS.append(pa.field("Window_Id", pa.int64()))},
@@ -434,10 +434,13 @@ def test_merge_accepts_heartbeats_and_rejects_mismatched_columns(spark: SparkSes
     left, right = frames_of(spark, [], 2).values()
     with pytest.raises(
         InputError,
-        match='inputs "left" and "right" do not both have column at, note',
+        match='inputs "left" and "right" must both have column at, note',
     ):
         merge({"left": left, "right": right.drop("at").withColumn("note", F.lit(1))}, event_at="at")
-    with pytest.raises(InputError, match="streams cannot be merged: ports are left"):
+    with pytest.raises(
+        InputError,
+        match="streams cannot be merged: ports must be two or more different names, not left",
+    ):
         merge({"left": left}, event_at="at")
 
 

@@ -127,7 +127,7 @@ def test_metronome_validates_its_interval_like_the_heartbeat() -> None:
     for text in (
         f"zero: {NOT_POSITIVE}",
         f"text: {NOT_POSITIVE}",
-        "tiny: interval of 1E-7 s",
+        "tiny: interval must be a whole number of microseconds, not 1E-7 s",
         "unknown: parameter ${x}",
     ):
         assert text in told

@@ -227,27 +227,30 @@ def test_duplicates_and_pairs_equal_the_reference_for_many_cuts(
 @pytest.mark.parametrize(
     ("operator", "message"),
     [
-        (Deduplicate(**{**DUPLICATES, "expire": "0 s"}), "expire: it must be more than 0"),
+        (Deduplicate(**{**DUPLICATES, "expire": "0 s"}), "expire: it must be above 0"),
         (Deduplicate(**{**DUPLICATES, "span": "soon"}), '"soon" cannot be read'),
-        (Deduplicate(**{**DUPLICATES, "event_at": "number"}), '"number" is int64, not a'),
+        (
+            Deduplicate(**{**DUPLICATES, "event_at": "number"}),
+            'column "number" must be a timestamp, not int64',
+        ),
         (Deduplicate(**{**DUPLICATES, "key": ("k",)}), 'key: the input has no column "k"'),
         (Join(columns=COLUMNS, right_columns=OTHER, on=("number",)), 'has no column "number"'),
         (
             Join(columns=COLUMNS, right_columns=COLUMNS, on=("key",)),
-            "at would be in the output twice",
+            "at would appear twice in the output",
         ),
         (Join(columns=COLUMNS, right_columns=OTHER, on=("key",), expire="-1 s"), "expire"),
         (
             Join(columns=COLUMNS, right_columns=OTHER, on=("key",), expire="1 s"),
-            'event_at.left: "None" is not a column',
+            'event_at.left: the left input has no column "None"',
         ),
         (
             Join(columns=COLUMNS, right_columns=OTHER, on=("key",), primary=("left",)),
-            "expire: event_at and primary have no effect without it",
+            "expire: it must be set if event_at or primary is set",
         ),
         (
             Enrich(columns=COLUMNS, table_columns=pa.schema([("key", pa.int64())]), on=("key",)),
-            'column "key" is string in one input, int64 in the other',
+            'column "key" must have the same type in both inputs, not string and int64',
         ),
     ],
 )

@@ -291,15 +291,15 @@ def test_streams_are_input_ports_and_tuples_name_their_stream(make: Callable[...
 @pytest.mark.parametrize(
     ("properties", "words"),
     [
-        ({"streams": ("left",)}, "streams are left: there must be two or more, all different"),
+        ({"streams": ("left",)}, "streams must be two or more different names, not left"),
         (
             {"streams": ("left", "right", "left")},
-            "streams are left, right, left: there must be two or more",
+            "streams must be two or more different names, not left, right, left",
         ),
         ({"streams": ("left", "the right")}, 'input port name "the right" is not allowed'),
         (
             {"streams": ("left", "mode")},
-            '"mode" cannot be an input port: `app.add` takes it for something else',
+            '"mode" cannot be an input port: it is a parameter of `app.add`',
         ),
         ({"streams": ("left", "right"), "idle_timeout": "soon"}, 'duration "soon" cannot be read'),
         ({"idle_timeout": "1 s"}, "idle_timeout needs several streams"),
@@ -308,7 +308,7 @@ def test_streams_are_input_ports_and_tuples_name_their_stream(make: Callable[...
                 "streams": ("left", "right"),
                 "columns": COLUMNS.append(pa.field("Stream", pa.string())),
             },
-            "column stream would come twice",
+            "the input has a column stream already",
         ),
     ],
 )

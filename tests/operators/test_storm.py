@@ -276,11 +276,11 @@ def test_tuple_on_an_unfired_empty_end_fires_with_the_next_watermark() -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({}, "set length or length_tuples"),
-        ({"length": "1 s", "length_tuples": 3}, "set length or length_tuples"),
+        ({}, "set either length or length_tuples"),
+        ({"length": "1 s", "length_tuples": 3}, "set either length or length_tuples"),
         ({"length": "1 s", "slide": "1 s", "slide_tuples": 3}, "set slide or slide_tuples"),
         ({"length": "100 us"}, "must be 1 ms or more"),
-        ({"length_tuples": 0}, "it must be 1 or more"),
+        ({"length_tuples": 0}, "a count of tuples must be 1 or more, not 0"),
     ],
 )
 def test_storm_windows_reject_wrong_settings(wrong: dict[str, Any], words: str) -> None:

@@ -122,7 +122,7 @@ def test_invalid_use_of_a_control_port_is_reported_at_launch() -> None:
         close=PortHandle("closes", "close"),
     )
     assert [str(one) for one in find_violations(app)] == [
-        "keyed: a control port has no key: its tuples go to all keys (close = ('day',))"
+        "keyed: a control port cannot have a key: its tuples go to all keys (close = ('day',))"
     ]
 
     class Around(DelayOperator):

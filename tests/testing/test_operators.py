@@ -389,8 +389,8 @@ class _Wrong(Totals):
         ("no port", 'unknown output port "nowhere"'),
         ("too few", r'port "out" has 2 columns \(user, total\), but 1 values were passed'),
         ("unknown column", 'column "sum" of port "out" is passed twice or does not exist'),
-        ("wrong type", 'column "total" of port "out" of _Wrong is int64, a value was str \'many\''),
-        ("wrong state", "column \"total\" of state of _Wrong is int64, a value was str 'many'"),
+        ("wrong type", 'column "total" of port "out" of _Wrong must be int64, not str \'many\''),
+        ("wrong state", "column \"total\" of state of _Wrong must be int64, not str 'many'"),
         ("state of no key", "state of _Wrong is used while no key is selected"),
         ("assigned to no key", "state of _Wrong is used while no key is selected"),
         ("property", '_Wrong assigns "what", which is neither state nor transient'),
@@ -422,9 +422,9 @@ def test_invalid_operator_is_reported_before_anything_is_called() -> None:
             raise AssertionError(row)
 
     (wrong,) = Floating().wrong_properties()
-    assert wrong.message == "key x is a float or nested: it has no one value"
+    assert wrong.message == "key x cannot be a float or nested: equal keys could not be recognized"
     found = [(one.path, one.message) for one in Nothing(limit="many").wrong_properties()]
-    assert ("a", "key name is not in the port's columns") in found
+    assert ("a", "the port has no column name for its key") in found
     assert ("b", "an input port of a tuple operator needs a schema") in found
     assert any(path == "limit" for path, _ in found)
     with pytest.raises(InputError, match='there is no input port "visits"'):
@@ -433,7 +433,7 @@ def test_invalid_operator_is_reported_before_anything_is_called() -> None:
         run_operator(Totals(), {"clicks": {1: [{"name": "a"}]}})
     with pytest.raises(
         InputError,
-        match='column "count" of input port "clicks", window 3, is int64, a value was str',
+        match='column "count" of input port "clicks", window 3, must be int64, not str',
     ):
         run_operator(Totals(), {"clicks": {3: [("a", "many")]}})
     with pytest.raises(InputError, match="window '1' of a test is not a whole number"):

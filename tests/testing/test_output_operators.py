@@ -136,13 +136,13 @@ def test_mismatched_ports_of_output_operators_are_reported() -> None:
         }
 
     assert [one.path for one in Emits().wrong_properties()] == ["out"]
-    with pytest.raises(InputError, match="emits error tuples only"):
+    with pytest.raises(InputError, match="can only emit error tuples"):
         run_operator(Emits(), {"clicks": {0: []}})
     assert [one.message for one in Two().wrong_properties()] == [
-        "a collecting operator has one input port"
+        "a collecting operator must have one input port"
     ]
     assert [one.message.split(" is ")[0] for one in Odd().wrong_properties()] == [
-        "column window_id",
+        "column window_id has a name that",
         "column m",
     ]
     assert [one.path for one in Seen(limit=0).wrong_properties()] == ["limit"]

@@ -199,15 +199,15 @@ class Codecs(TupleOperator):
     ("operator", "how", "message"),
     [
         (Totals(), {"partitions": 0}, "partitions must be at least 1, not 0"),
-        (Top(), {"partitions": 2}, "partitions divide keys"),
+        (Top(), {"partitions": 2}, "partitions need an input port with a key"),
         (Totals(), {"partitioner": "n"}, "a partitioner needs the number of partitions"),
-        (Totals(), {"spread": 2}, "spread is for an operator without a key"),
+        (Totals(), {"spread": 2}, "spread cannot be used with a key"),
         (Top(), {"spread": 0}, "spread must be at least 1"),
         (Sliding(), {"spread": 2}, "a SlidingField cannot be merged"),
         (Unmerged(), {"spread": 2}, r"needs merge\(one, other\)"),
         (PerWindow(), {"spread": 2}, "such as medians, divide the operator by keys"),
         (WrongUnifier(), {}, "must have one input port and one output port"),
-        (Codecs(), {}, "different codecs"),
+        (Codecs(), {}, "must have the same codec"),
     ],
 )
 def test_wrong_partitions_raise_an_error_at_launch(

@@ -284,15 +284,16 @@ def _check(
 ) -> None:
     if set(frames) != set(settings.streams):
         raise InputError(
-            f"streams {', '.join(frames) or 'none'} are given, declared are "
-            f"{', '.join(settings.streams)}",
-            hint="Give a frame for each declared stream, an empty one where it has sent nothing.",
+            f"frames must be the declared streams {', '.join(settings.streams)}, not "
+            f"{', '.join(frames) or 'none'}",
+            hint="Pass a frame for each declared stream, and an empty frame for a stream that has "
+            "sent nothing.",
         )
     if settings.may_idle and state is None and start_us is None:
         raise InputError(
-            "an idle timeout needs the start of the recording",
-            hint="Pass start_us: a stream that has not sent anything is idle after the timeout "
-            "from then on.",
+            "idle_timeout needs start_us, the start of the recording",
+            hint="Pass start_us: a stream that has sent no tuple is idle when the timeout has "
+            "passed since then.",
         )
     for name, frame in frames.items():
         if settings.arrived_at not in frame.columns:
@@ -303,7 +304,9 @@ def _check(
         taken = matching_names(frame.columns, ADDED)
         if taken:
             raise InputError(
-                f'stream "{name}" has the column {", ".join(taken)}, which lateness adds'
+                f'stream "{name}" has a column {", ".join(taken)}, a name that lateness uses for '
+                "its results",
+                hint="Rename the column.",
             )
 
 
@@ -314,19 +317,20 @@ def _check_counted(name: str, frame: DataFrame, by: Sequence[str]) -> None:
     absent = excluding(by, frame.columns)
     if absent:
         raise InputError(
-            f'stream "{name}" has no column {", ".join(absent)} to count by',
+            f'stream "{name}" has no column {", ".join(absent)} to group counts by',
             hint=_has(frame),
         )
     taken = matching_names(by, COUNTED)
     if taken:
         raise InputError(
-            f"column {', '.join(taken)} is one that counts have themselves",
-            hint="Rename it before.",
+            f"counts cannot be grouped by column {', '.join(taken)}: they have a column with this "
+            "name",
+            hint="Rename the column.",
         )
 
 
 def _has(frame: DataFrame) -> str:
-    return f"It has {', '.join(frame.columns)}."
+    return f"Available columns: {', '.join(frame.columns)}."
 
 
 def _timed(
@@ -396,19 +400,19 @@ def refused_because(at: Column, ts: str = TIMESTAMP) -> Column:
         smaller = F.abs(floor_div(stamp, factor) - at) <= DAY_US
         hint = F.when(
             larger,
-            f"; {words} times as much would be close to it: is the unit right?",
+            f"; {words} times this value would be close to the arrival: check the unit",
         ).otherwise(hint)
         hint = F.when(
             smaller,
-            f"; {words} times less would be close to it: is the unit right?",
+            f"; a value {words} times smaller would be close to the arrival: check the unit",
         ).otherwise(hint)
-    way = F.when(stamp > at, "ahead of").otherwise("behind")
+    way = F.when(stamp > at, "after").otherwise("before")
     return F.concat(
-        F.lit("lies "),
+        F.lit("timestamp is "),
         F.abs(stamp - at).cast("string"),
         F.lit(" us "),
         way,
-        F.lit(" its arrival"),
+        F.lit(" the arrival"),
         hint,
     )
 
@@ -481,17 +485,17 @@ def _us(frame: DataFrame, name: str, expression: str, unit_us: int) -> Column:
         kind = frame.select(column.alias("at")).schema["at"].dataType
     except (AnalysisException, ParseException) as error:
         raise InputError(
-            f'timestamp "{expression}" of stream "{name}" is neither a column nor an expression '
-            "over its columns",
+            f'timestamp "{expression}" of stream "{name}" is neither a column nor a valid '
+            "expression over the columns",
             detail=str(error).splitlines()[0],
             hint=_has(frame),
         ) from error
     if isinstance(kind, IntegralType | TimestampType | TimestampNTZType):
         return instant_us(column, kind, unit_us)
     raise InputError(
-        f'timestamp "{expression}" of stream "{name}" is {kind.simpleString()}, not a timestamp or '
-        "a whole number",
-        hint="Read it by an expression, such as event_at = "
+        f'timestamp "{expression}" of stream "{name}" must be a timestamp or an integer, not '
+        f"{kind.simpleString()}",
+        hint="Convert it with an expression, such as event_at = "
         f'"to_timestamp({expression.strip("`")})".',
     )
 

@@ -93,8 +93,8 @@ class EventTimeOperator(FrameOperator):
         taken = matching_names(self._names(), ADDED)
         if taken:
             raise ValueError(
-                f"column {', '.join(taken)} is one that {type(self).__name__} adds: rename it "
-                "upstream"
+                f"{type(self).__name__} adds a column {', '.join(taken)}, which the input has "
+                "already: rename it upstream"
             )
         return self
 
@@ -103,22 +103,23 @@ class EventTimeOperator(FrameOperator):
         if not self.streams:
             if self.idle_timeout is not None:
                 raise ValueError(
-                    "idle_timeout needs several streams: with one, nothing else moves the "
-                    "watermark on"
+                    "idle_timeout needs several streams: with only one, no other stream can "
+                    "advance the watermark"
                 )
             return self
         if len(set(self.streams)) < max(2, len(self.streams)):
             raise ValueError(
-                f"streams are {', '.join(self.streams)}: there must be two or more, all different"
+                f"streams must be two or more different names, not {', '.join(self.streams)}"
             )
         for name in self.streams:
             if check_name("input port", name) in _NO_PORT:
                 raise ValueError(
-                    f'"{name}" cannot be an input port: `app.add` takes it for something else'
+                    f'stream name "{name}" cannot be an input port: it is a parameter of `app.add`'
                 )
         if matching_names(self._names(), {"stream"}):
             raise ValueError(
-                "column stream would come twice, as it names the input port: rename it upstream"
+                "the operator adds a column stream with the name of the input port, but the input "
+                "has a column stream already: rename it upstream"
             )
         return self
 
@@ -126,7 +127,7 @@ class EventTimeOperator(FrameOperator):
         absent = excluding(asked, self._names())
         if absent:
             raise ValueError(
-                f"column {', '.join(absent)} is not in the stream's columns: "
+                f"the stream has no column {', '.join(absent)}; available columns: "
                 f"{', '.join(self._names())}"
             )
 
@@ -177,7 +178,7 @@ class EventTimeOperator(FrameOperator):
         """Returns the frames of the ports `late` and `errors`."""
         errors = self._together(classified.errors)
         jumps = (
-            "exceeds the largest timestamp of its stream before it by more than max_jump, "
+            "timestamp is later than the newest one before it in its stream by more than max_jump, "
             f"{self.max_jump}"
         )
         why = refused_because(arrived_us(errors, "stream", self.arrived_at))
@@ -268,8 +269,8 @@ class SplitLate(EventTimeOperator):
         counted = matching_names(self.key_by, ("stream", *dict(_COUNTED)))
         if counted:
             raise ValueError(
-                f"key_by {', '.join(counted)} is a column that the port counts has: rename it "
-                "upstream"
+                f"key_by cannot be {', '.join(counted)}: the port counts has a column with this "
+                "name; rename it upstream"
             )
         return self
 

@@ -59,9 +59,8 @@ class AggregateSpec:
         """
         if not self.merges:
             raise InputError(
-                "windows that fire more than once need aggregates that merge",
-                hint="Take avg, count, max, min and sum only, or leave out early and "
-                "allowed_lateness.",
+                "windows that fire more than once need aggregates that can be merged",
+                hint="Use only avg, count, max, min and sum, or remove early and allowed_lateness.",
             )
 
 
@@ -75,8 +74,8 @@ def aggregate_spec(frame: DataFrame, aggregates: Mapping[str, tuple[str, str]]) 
     for name, (function, _) in aggregates.items():
         if function not in known:
             raise InputError(
-                f'aggregate "{name}" is {function}, which windows do not know',
-                hint=f"Known are {', '.join(known)}.",
+                f'aggregate "{name}" has an unknown function {function}',
+                hint=f"Available functions: {', '.join(known)}.",
             )
     aggregate = AggregateSpec(
         merges=all(function in MERGING for function, _ in aggregates.values())
@@ -106,9 +105,9 @@ def _type(
         return frame.agg(F.expr(text).alias("is")).schema["is"].dataType
     except (AnalysisException, ParseException) as error:
         raise InputError(
-            f'aggregate "{name}" cannot be read: {text}',
+            f'aggregate "{name}" is not a valid expression: {text}',
             detail=str(error).splitlines()[0],
-            hint=f"Columns are {', '.join(frame.columns)}.",
+            hint=f"Available columns: {', '.join(frame.columns)}.",
         ) from error
 
 
@@ -201,7 +200,8 @@ def aggregate_types(text: str, columns: pa.Schema) -> tuple[pa.DataType, dict[st
         return pa.int64(), {"": pa.int64()}
     if argument not in columns.names:
         raise ValueError(
-            f"{function}({argument}) needs a column of the stream: {', '.join(columns.names)}"
+            f'{function}({argument}): the stream has no column "{argument}"; available columns: '
+            f"{', '.join(columns.names)}"
         )
     kind = columns.field(argument).type
     if function in ("min", "max"):
@@ -213,7 +213,9 @@ def aggregate_types(text: str, columns: pa.Schema) -> tuple[pa.DataType, dict[st
             (sums, {"": sums}) if function == "sum" else (means, {"_count": pa.int64(), "": sums})
         )
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise ValueError(f'{function}({argument}) needs numbers, "{argument}" is {kind}')
+        raise ValueError(
+            f'{function}({argument}): column "{argument}" must be a number, not {kind}'
+        )
     if function == "avg":
         return pa.float64(), {"_count": pa.int64(), "": pa.float64()}
     total = pa.int64() if pa.types.is_integer(kind) else pa.float64()

@@ -33,11 +33,10 @@ _MANY = "_many"
 _IS_BACK = "_is_back"
 _LEAST = "_least"
 _MOST = "_most"
-DIFFER = "fired rows of one window and pane differ; name all keys: "
+DIFFER = "several different rows were fired for one window and pane; pass all keys in `keys`: "
 SEVERAL = (
-    "fired rows: no retraction takes back all but one of a window; pass the accumulation of the "
-    "windows if they do not "
-    "retract: "
+    "several rows were fired for one window, and no retractions of the older ones; pass "
+    "`accumulation` if the windows do not retract: "
 )
 _ABOUT = (*BOOKKEEPING, "arrived_at")
 """Columns that may differ between duplicates of a fired row."""
@@ -77,13 +76,13 @@ def current_windows(
     """
     if accumulation not in get_args(Accumulation):
         raise InputError(
-            f'accumulation is "{accumulation}"',
-            hint=f"It is one of {', '.join(get_args(Accumulation))}.",
+            f'accumulation must be one of {", ".join(get_args(Accumulation))}, not "{accumulation}"'
         )
     functions = _functions(aggregates) if accumulation == "discarding" else {}
     missing = excluding((*keys, *WINDOW, *functions), fired.columns)
     if missing:
-        hint = did_you_mean(missing[0], fired.columns) or f"They have {', '.join(fired.columns)}."
+        available = f"Available columns: {', '.join(fired.columns)}."
+        hint = did_you_mean(missing[0], fired.columns) or available
         raise InputError(f"fired rows have no column {', '.join(missing)}", hint=hint)
     # Rows are reduced to one per pane, then to one per window. Duplicates of a row have the same
     # content, so the smallest and the largest hash of a pane's rows show whether they differ.
@@ -134,7 +133,7 @@ def _functions(aggregates: Mapping[str, tuple[str, str] | str] | None) -> dict[s
     """
     if not aggregates:
         raise InputError(
-            "panes of windows that discard have to be added up, and nothing says how",
+            "panes of discarding windows cannot be added up without `aggregates`",
             hint='Pass the aggregates of the windows, such as aggregates={"clicks": ("count", '
             '"*")}.',
         )
@@ -144,9 +143,9 @@ def _functions(aggregates: Mapping[str, tuple[str, str] | str] | None) -> dict[s
         function = functions[name] = written.strip().lower()
         if function not in _ADDED:
             raise InputError(
-                f'aggregate "{name}" is {function}, which cannot be had from those of panes',
-                detail=f"Panes can be added up by {', '.join(_ADDED)}.",
-                hint="Let the windows count and sum, and divide; or let them accumulate.",
+                f'aggregate "{name}" cannot be computed from panes: {function} cannot be added up',
+                detail=f"These functions can be added up: {', '.join(_ADDED)}.",
+                hint="For an average, divide a sum by a count; or use accumulating windows.",
             )
     return functions
 

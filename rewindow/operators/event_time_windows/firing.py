@@ -185,7 +185,7 @@ def check_state(state: DataFrame, columns: Sequence[str]) -> DataFrame:
     carried = state.withColumn(CARRIED, F.lit(True))
     if set(carried.columns) != set(columns):
         raise InputError(
-            "the state is of other windows: its columns are " + ", ".join(state.columns),
+            "the state belongs to different windows: its columns are " + ", ".join(state.columns),
             hint="Pass the state of the same windows, keys and aggregates, or start without one.",
         )
     return carried

@@ -127,7 +127,7 @@ class AggregateWindows(EventTimeOperator):
         self.windows()
         self._check_columns(*self.keys)
         if not self.aggregates:
-            raise ValueError('windows have no aggregate: name one, such as {"tuples": "count(*)"}')
+            raise ValueError('aggregates is empty: set one, such as {"tuples": "count(*)"}')
         for name, text in self.aggregates.items():
             _, argument = self._aggregate(name, text)
             self._check_columns(*([argument] if argument != "*" else []))
@@ -139,8 +139,8 @@ class AggregateWindows(EventTimeOperator):
         twice = matching_names(self.aggregates, set(map(str.lower, self.keys)))
         if wrong or twice:
             raise ValueError(
-                f"column {', '.join(wrong or twice)} would come twice in what windows return: "
-                "rename it"
+                f"column {', '.join(wrong or twice)} would appear twice in the result or state of "
+                "the windows: rename it"
             )
         return self
 
@@ -252,7 +252,7 @@ class AggregateWindows(EventTimeOperator):
         """
         if self.gap is not None:
             self._refuse(
-                "sessions, which gap makes, have",
+                "session windows (gap is set)",
                 "length",
                 "slide",
                 *_TRIGGERS[1:],
@@ -260,7 +260,8 @@ class AggregateWindows(EventTimeOperator):
             )
             if self.accumulation != "retracting":
                 raise ValueError(
-                    "sessions, which gap makes, have no other accumulation than retracting"
+                    "accumulation of session windows (gap is set) must be retracting, not "
+                    f"{self.accumulation}"
                 )
             return SessionWindows(
                 gap=self.gap,
@@ -269,26 +270,24 @@ class AggregateWindows(EventTimeOperator):
             )
         if self.gap_inclusive:
             raise ValueError(
-                "gap_inclusive is for sessions, which gap makes: set gap in the place of a length"
+                "gap_inclusive applies only to session windows: set gap instead of length"
             )
         if self.length is None:
             raise ValueError(
-                "windows have neither a length nor a gap: set length, or for sessions gap"
+                "windows have neither length nor gap: set length, or gap for session windows"
             )
         triggers = self.model_dump(include={*_TRIGGERS, "accumulation", _UPDATED})
         if self.length == GLOBAL:
-            self._refuse("the global window has", "slide")
+            self._refuse("the global window", "slide")
             return GlobalWindow(**triggers)
         slide = self.length if self.slide is None else self.slide
         length_tuples = _TUPLES.fullmatch(str(self.length))
         slide_tuples = _TUPLES.fullmatch(str(slide))
         if length_tuples and slide_tuples:
-            self._refuse("windows of so many tuples have", *_TRIGGERS, _UPDATED)
+            self._refuse("windows with a count of tuples as length", *_TRIGGERS, _UPDATED)
             return CountWindows(length=int(length_tuples[1]), slide=int(slide_tuples[1]))
         if length_tuples or slide_tuples:
-            raise ValueError(
-                "length and slide are of two kinds: both count tuples, or both are durations"
-            )
+            raise ValueError("length and slide must both be counts of tuples or both be durations")
         return EventWindows(length=self.length, slide=slide, **triggers)
 
     def calls(self) -> dict[str, tuple[str, str]]:
@@ -302,7 +301,7 @@ class AggregateWindows(EventTimeOperator):
         }
         wrong = [name for name in names if not is_unset.get(name, getattr(self, name) is None)]
         if wrong:
-            raise ValueError(f"{what} no {', '.join(wrong)}")
+            raise ValueError(f"{what} cannot have {', '.join(wrong)}")
 
     def _key_fields(self) -> list[Any]:
         return list(map(self.columns.field, self.keys))
@@ -319,6 +318,7 @@ class AggregateWindows(EventTimeOperator):
         found = CALL.fullmatch(text.strip())
         if found is None or found[1].lower() not in MERGING:
             raise ValueError(
-                f'aggregate "{name}" is "{text}": write one of {", ".join(MERGING)} over a column'
+                f'aggregate "{name}" must be one of {", ".join(MERGING)} over a column, not '
+                f'"{text}"'
             )
         return found[1].lower(), found[2].strip()

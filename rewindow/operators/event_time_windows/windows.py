@@ -555,17 +555,20 @@ def _check(
 ) -> None:
     if not aggregates:
         raise InputError(
-            "windows have no aggregate",
-            hint='Name one, such as {"tuples": ("count", "*")}.',
+            "aggregates is empty",
+            hint='Pass at least one, such as {"tuples": ("count", "*")}.',
         )
     twice = sorted(set(repeated_names([*own, *WINDOW, *aggregates])))
     if twice:
-        raise InputError(f"column {', '.join(twice)} would come twice in what windows return")
+        raise InputError(
+            f"column {', '.join(twice)} would appear twice in the result of the windows",
+            hint="Rename the key or the aggregate.",
+        )
     reserved = matching_names(own, STATE)
     if reserved:
         raise InputError(
-            f"key {', '.join(reserved)} has the name of a column of the state",
-            hint="Rename it.",
+            f"key {', '.join(reserved)} has a name that the state of the windows uses",
+            hint="Rename the key.",
         )
     for name, frame in classified.tuples.items():
         missing = excluding(own, frame.columns)
@@ -573,7 +576,7 @@ def _check(
             has = ", ".join(excluding(frame.columns, ADDED))
             raise InputError(
                 f'stream "{name}" has no column {", ".join(missing)}',
-                hint=f"It has {has}.",
+                hint=f"Available columns: {has}.",
             )
 
 

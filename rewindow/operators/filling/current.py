@@ -63,7 +63,8 @@ def current_filled(filled: DataFrame, settings: FillRules) -> DataFrame:
     """
     wanted = (IS_MADE, ROWS, settings.event_at, *settings.keys)
     if missing := excluding(wanted, filled.columns):
-        hint = f"Pass rows of fill_gaps or FillGaps. These have {', '.join(filled.columns)}."
+        available = ", ".join(filled.columns)
+        hint = f"Pass rows of fill_gaps or FillGaps. Available columns: {available}."
         raise InputError(f"filled rows have no column {', '.join(missing)}", hint=hint)
     is_made = or_false(F.col(IS_MADE))
     all_recorded = filled.where(~is_made)

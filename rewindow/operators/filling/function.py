@@ -191,18 +191,18 @@ def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
     if absent:
         meant = did_you_mean(absent[0], types)
         raise InputError(
-            f"frame has no column {', '.join(absent)}. {meant}There are: {', '.join(types)}"
+            f"frame has no column {', '.join(absent)}. {meant}Available columns: {', '.join(types)}"
         )
     if taken := matching_names(types, OWN):
         raise InputError(
-            f"column {', '.join(taken)} has a name that filling needs for itself",
-            hint="Rename it before.",
+            f"column {', '.join(taken)} has a name that gap filling reserves for its results",
+            hint="Rename the column.",
         )
     kind = types[settings.event_at]
     if kind not in ("timestamp", "timestamp_ntz", "bigint", "int"):
         raise InputError(
-            f'timestamp "{settings.event_at}" is {kind}, not a timestamp or a whole number',
-            hint="Read it first, such as by to_timestamp.",
+            f'column "{settings.event_at}" must be a timestamp or an integer, not {kind}',
+            hint="Convert it first, for example with to_timestamp.",
         )
     if settings.zone is None and not kind.startswith("timestamp"):
         _check_unit(settings)
@@ -210,16 +210,18 @@ def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
         is_line = fill.method == "linear" or fill.fallback == "linear"
         if is_line and not types[name].startswith(_NUMBERS):
             raise InputError(
-                f'column "{name}" is {types[name]}, which has no line between two values',
-                hint="Take nearest, forward or another method.",
+                f'column "{name}" cannot be interpolated: it must be a number, not {types[name]}',
+                hint="Use nearest, forward or another method.",
             )
         if fill.is_guarded and not types[name].startswith(_NUMBERS):
             raise InputError(
-                f'column "{name}" is {types[name]}, so it cannot have min_value or max_value'
+                f'column "{name}" cannot have min_value or max_value: it must be a number, not '
+                f"{types[name]}"
             )
         if fill.method == "previous_of" and types[name] != types[str(fill.column)]:
             raise InputError(
-                f'column "{name}" is {types[name]}, "{fill.column}" is {types[str(fill.column)]}'
+                f'column "{name}" is {types[name]}, but "{fill.column}" is '
+                f"{types[str(fill.column)]}: previous_of needs a column of the same type"
             )
 
 
@@ -229,10 +231,11 @@ def _check_unit(settings: FillRules) -> None:
     """
     if settings.step_us % UNIT_US[settings.unit] or settings.origin % UNIT_US[settings.unit]:
         raise InputError(
-            f'timestamp "{settings.event_at}" counts whole {settings.unit}: not every point of the '
-            "grid can be written",
+            f'column "{settings.event_at}" counts whole {settings.unit}, but step or origin is not '
+            f"a multiple of 1 {settings.unit}",
             detail=f"The step is {settings.step_us} us, the origin {settings.origin} us.",
-            hint="Take a step and an origin of whole units, or make a finer timestamp of it first.",
+            hint="Use a step and an origin that are multiples of the unit, or convert the column "
+            "to a finer unit first.",
         )
 
 

@@ -144,17 +144,17 @@ class FillGaps(FrameOperator):
         refuse_later_rows(settings.nulls)
         if self.arrived_at not in names:
             raise ValueError(
-                f"column {self.arrived_at} is not in the stream's columns: {', '.join(names)}"
+                f"the stream has no column {self.arrived_at}; available columns: {', '.join(names)}"
             )
         if self.arrived_at in (self.event_at, *self.fill):
             raise ValueError(
-                f"column {self.arrived_at} is the arrival: a made row has that of what closes its "
-                "gap"
+                f"column {self.arrived_at} is the arrival and cannot be event_at or filled: a "
+                "created row has the arrival of the tuple that closes its gap"
             )
         if self.expected_keys and (self.from_time is None or self.to_time is None):
             raise ValueError(
-                "expected_keys need from_time and to_time: between them a key without a tuple is "
-                "filled"
+                "expected_keys needs from_time and to_time, the range in which a key without "
+                "tuples is filled"
             )
         taken = []
         for name in names:
@@ -162,7 +162,8 @@ class FillGaps(FrameOperator):
                 taken.append(name)
         if taken:
             raise ValueError(
-                f"column {', '.join(taken)} is one that FillGaps adds: rename it upstream"
+                f"FillGaps adds a column {', '.join(taken)}, which the input has already: rename "
+                "it upstream"
             )
         from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -340,7 +341,7 @@ class FillGaps(FrameOperator):
     def _detail(self) -> Column:
         """Returns a text that lists the columns whose values are out of bounds."""
         return F.concat(
-            F.lit("beyond min_value or max_value: "),
+            F.lit("value is below min_value or above max_value: "),
             F.array_join(outliers(self.rules()), ", "),
         )
 

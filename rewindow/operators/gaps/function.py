@@ -178,8 +178,8 @@ def learn_cadence(
     found = _ask(frame.sparkSession, sql.cadences("{rows}"), rows=_rows(frame, settings)).first()
     if found is None:
         raise InputError(
-            "a cadence cannot be learned: no key has two rows of different times",
-            hint="Give one.",
+            "cannot find a cadence: no key has two rows with different timestamps",
+            hint="Pass the cadence.",
         )
     return Cadence(found["step"], found["found"], found["total"])
 
@@ -197,8 +197,9 @@ def _check(frame: DataFrame, settings: GapSettings) -> None:
     ]
     lacking = excluding(needed, frame.columns)
     if lacking:
-        hint = f"{did_you_mean(lacking[0], frame.columns)}It has {', '.join(frame.columns)}."
-        raise InputError(f'frame has no column "{lacking[0]}" to look for gaps in', hint=hint)
+        columns = ", ".join(frame.columns)
+        hint = f"{did_you_mean(lacking[0], frame.columns)}Available columns: {columns}."
+        raise InputError(f'frame has no column "{lacking[0]}"', hint=hint)
 
 
 def _rows(frame: DataFrame, settings: GapSettings) -> DataFrame:
@@ -295,7 +296,10 @@ def _shown_totals(totals: DataFrame, settings: GapSettings) -> DataFrame:
     points = settings.end_point - settings.first_point
     total = F.col("present") + F.col("nulls") + F.col("missing") + F.col("tolerated")
     unbalanced = F.raise_error(
-        F.concat(F.lit("report of gaps does not balance: "), F.to_json(F.struct("*")))
+        F.concat(
+            F.lit("counts of the gap report do not add up: "),
+            F.to_json(F.struct("*")),
+        )
     )
     expected = F.when(total == points, bigint(points)).otherwise(unbalanced.cast("bigint"))
     is_expected = (F.col("is_expected") == 1) if settings.expected_keys else null_of("boolean")

@@ -194,15 +194,17 @@ class Generator(BaseModel):
         )
         where = f"{type(self).__name__}, part {part} of window {window_id}"
         if batch.schema != self.columns:
-            found = f"{str(batch.schema).splitlines()}; declared are"
-            raise InputError(f"{where}: the columns are {found} {str(self.columns).splitlines()}")
+            declared = str(self.columns).splitlines()
+            raise InputError(
+                f"{where}: columns must be {declared}, not {str(batch.schema).splitlines()}"
+            )
         place = self.columns.get_field_index(self.arrival)
         arrivals = batch.column(place)
         arrived_us = arrivals.drop_null().cast(pa.int64()).to_numpy()
         offsets_us = arrived_us - self._grid.start_us(window_id)
         if np.any((offsets_us < 0) | (offsets_us >= self._grid.width_us)):
             raise InputError(
-                f"a tuple of {where}, has an arrival outside the window",
+                f"{where}: a tuple has an arrival outside of the window",
                 hint="Use the arrivals that `slots` returns.",
             )
         arrivals = pc.if_else(

@@ -160,8 +160,8 @@ def clamped_tuples(
         at_us < F.col("_rw_clamped")
     )
     words = (
-        "arrived %d us before a tuple that came earlier, or before its window; it passes as "
-        "if it had come then"
+        "arrival is %d us before that of an earlier tuple, or before the window; it was replaced "
+        "by that time"
     )
     detail = F.format_string(words, F.col("_rw_clamped") - at_us)
     return as_errors(clamped, settings, "clock_back", detail).drop("_rw_clamped")
@@ -252,9 +252,9 @@ def _select_clock(
         F.when(F.col(AT).isNull(), F.lit("is null"))
         .when(
             F.col(AT) < F.col(PREV_AT),
-            F.format_string("%d us goes back from %d us", AT, PREV_AT),
+            F.format_string("%d us is before that of the previous tuple, %d us", AT, PREV_AT),
         )
-        .when(past, F.format_string(f"%d us is after the end, {last_us} us", AT))
+        .when(past, F.format_string(f"%d us is after the end of the range, {last_us} us", AT))
     )
     failed = F.raise_error(
         F.concat(F.lit("heartbeat: arrival of tuple "), place, F.lit(" "), wrong)

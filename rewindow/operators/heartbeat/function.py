@@ -86,8 +86,8 @@ Rules: H55
 """
 _LAST_TIMER = "timer_index"
 _TOO_MANY = (
-    "Set max_jump, in the settings of the stream or of the Heartbeat: tuples whose timestamp runs "
-    "ahead by more are quarantined. Or leave the tuple out by keep."
+    "Set max_jump in the settings of the stream or of the Heartbeat, so that tuples whose "
+    "timestamp is ahead by more are quarantined; or filter the tuple out with keep."
 )
 
 
@@ -198,17 +198,17 @@ def _check(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -
     if absent:
         raise InputError(
             f"frame has no column {', '.join(absent)}",
-            hint=f"It has {', '.join(frame.columns)}.",
+            hint=f"Available columns: {', '.join(frame.columns)}.",
         )
     taken = matching_names(frame.columns, ADDED)
     if taken:
         raise InputError(
-            f"frame has the column {', '.join(taken)}, which a heartbeat adds",
-            hint="Rename it.",
+            f"frame has a column {', '.join(taken)}, which the heartbeat adds",
+            hint="Rename the column.",
         )
     if WINDOW in frame.columns and grid is None:
         raise InputError(
-            "frame has windows, but no grid is given",
+            "frame has a column window_id, so `grid` is required",
             hint="Pass grid=Grid(width_ms, origin_ms).",
         )
 
@@ -302,8 +302,8 @@ def _timer_range(
         return start, stop, count.cast("bigint")
     found = F.greatest(crossed - seen if settings.crossing == "all" else F.lit(0), last - base)
     message = F.format_string(
-        f"heartbeat: interval of {format_duration(settings.interval_us)} brings %,d timers from "
-        f"%s to %s, allowed are {most:,}. Hint: {_TOO_MANY}",
+        f"heartbeat: interval {format_duration(settings.interval_us)} would add %,d timers from "
+        f"%s to %s, but at most {most:,} are allowed. Hint: {_TOO_MANY}",
         found,
         _instant_text(seen + 1, settings, is_time=is_time),
         _instant_text(last, settings, is_time=is_time),

@@ -55,7 +55,7 @@ def split_jumps(
     timed = frame.select("*", *clock.times(frame, settings, grid))
     same = equal_or_null(other)
     words = (
-        f"runs %d us ahead of the latest timestamp before it; max_jump is {settings.max_jump_us} us"
+        f"timestamp is %d us after the latest one before it; max_jump is {settings.max_jump_us} us"
     )
     detail = F.format_string(words, F.col(TS) - F.col(_HIGHEST))
     jumps = clock.as_errors(

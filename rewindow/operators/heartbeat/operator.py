@@ -36,7 +36,7 @@ window in the order of emission, from 0.
 
 Rules: H19, H52
 """
-RENAME = "rename it upstream, or by keep and select in the settings of the stream"
+RENAME = "rename it upstream, or with keep and select in the settings of the stream"
 
 
 class Heartbeat(HeartbeatProperties, FrameOperator):
@@ -105,26 +105,32 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         names = self.columns.names
         absent = excluding(self._clock_columns(), names)
         if absent:
-            yield f"column {', '.join(absent)} is not in the stream's columns: {', '.join(names)}"
+            yield (
+                f"the stream has no column {', '.join(absent)}; available columns: "
+                f"{', '.join(names)}"
+            )
         for field in self.columns:
             is_time = pa.types.is_timestamp(field.type) or pa.types.is_int64(field.type)
             if field.name in (self.event_at, self.arrived_at) and not is_time:
                 yield (
-                    f"column {field.name} is {field.type}, it must be a timestamp, or int64 as "
-                    "microseconds"
+                    f"column {field.name} must be a timestamp, or int64 microseconds, not "
+                    f"{field.type}"
                 )
             if field.name.lower() in ADDED:
-                yield f"column {field.name} is one that the Heartbeat adds: {RENAME}"
+                yield (
+                    f"the Heartbeat adds a column {field.name}, which the input has already: "
+                    f"{RENAME}"
+                )
             if field.name.lower() in BOOKKEEPING and field.name not in POSITION_COLUMNS:
                 yield (
-                    f"column {field.name} has a name that tables of a replay need for "
-                    f"themselves: {RENAME}"
+                    f"column {field.name} has a name that is reserved in the tables of a replay: "
+                    f"{RENAME}"
                 )
         twice = repeated_names(names)
         if twice:
             yield (
-                f"columns {' and '.join(twice)} are one to a table, which reads no capital "
-                f"letters: {RENAME}"
+                f"names of columns {' and '.join(twice)} differ only in case, which tables do not "
+                f"support: {RENAME}"
             )
 
     def input_ports(self) -> Mapping[str, InputPort]:

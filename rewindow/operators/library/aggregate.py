@@ -111,7 +111,10 @@ class Aggregate(SpanningOperator):
         calls = self.calls()
         reduced = [call.name for call in calls if call.function == "reduce"]
         if sorted(reduced) != sorted(self.reduce):
-            raise ValueError("reduce: each aggregate reduce needs an expression, others have none")
+            raise ValueError(
+                "reduce: it must have an expression for each aggregate that uses reduce, and no "
+                "others"
+            )
         for name in reduced:
             self.check_sql(f"reduce.{name}", self.reduce[name], _ARGUMENTS)
         check_twice("aggregates", self.output_ports()["out"].schema.names)
@@ -119,12 +122,15 @@ class Aggregate(SpanningOperator):
             for name in self.order_by:
                 if name not in self.columns.names:
                     raise ValueError(
-                        f'order_by: the input has no column "{name}": name columns that order its '
-                        "tuples"
+                        f'order_by: the input has no column "{name}"; available columns: '
+                        f"{', '.join(self.columns.names)}"
                     )
         counts = all(call.function in _COUNTS for call in calls)
         if self.emit_empty and (self.by or not counts):
-            raise ValueError("emit_empty: needs aggregates that are count or unique, and no by")
+            raise ValueError(
+                "emit_empty: it can only be used without by, and with no aggregates but count and "
+                "unique"
+            )
         return self
 
     def output_ports(self) -> Mapping[str, OutputPort]:
@@ -156,17 +162,20 @@ class Aggregate(SpanningOperator):
             if column != "*":
                 self.check_known(f"aggregates.{name}", [column])
             elif function != "count":
-                raise ValueError(f"aggregates.{name}: {function} needs a column")
+                raise ValueError(f'aggregates.{name}: {function} needs a column, not "*"')
             share = 0.5
             if (function == "quantile") != (found[3] is not None):
                 raise ValueError(
-                    f'aggregates.{name}: "{text}": only a quantile has a share and must have one, '
-                    "such as quantile(delay, 0.9)"
+                    f'aggregates.{name}: "{text}" is invalid: quantile needs a share, such as '
+                    "quantile(delay, 0.9), and other functions cannot have one"
                 )
             if found[3] is not None:
                 share = float(found[3])
                 if not 0 <= share <= 1:
-                    raise ValueError(f"aggregates.{name}: a quantile is from 0 to 1, not {share}")
+                    raise ValueError(
+                        f"aggregates.{name}: the share of a quantile must be from 0 to 1, not "
+                        f"{share}"
+                    )
             calls.append(Call(name, function, column, share))
         return calls
 

@@ -75,7 +75,7 @@ class ColumnsOperator(FrameOperator):
             if name not in known:
                 raise ValueError(
                     f'{property_name}: the input has no column "{name}". '
-                    f"{did_you_mean(name, known)}It has: {', '.join(known)}"
+                    f"{did_you_mean(name, known)}Available columns: {', '.join(known)}"
                 )
 
     def check_sql(self, property_name: str, sql: str, known: Iterable[str] = ()) -> None:
@@ -95,11 +95,14 @@ class ColumnsOperator(FrameOperator):
         changing, unknown = _doubtful(sql, {name.lower() for name in names})
         if changing:
             raise ValueError(
-                f'{property_name}: "{changing[0]}" is not the same in every replay: take columns '
-                "of the tuples"
+                f'{property_name}: "{changing[0]}" cannot be used, because its value differs '
+                "between replays: use only columns of the tuples"
             )
         if known and unknown:
-            raise ValueError(f'{property_name}: "{unknown[0]}" is not {" or ".join(known)}')
+            raise ValueError(
+                f"{property_name}: the expression can only use {' and '.join(known)}, not "
+                f'"{unknown[0]}"'
+            )
         self.check_known(property_name, unknown)
 
     def check_time(self, property_name: str, name: str) -> None:
@@ -111,7 +114,7 @@ class ColumnsOperator(FrameOperator):
         self.check_known(property_name, [name])
         kind = self.columns.field(name).type
         if not pa.types.is_timestamp(kind):
-            raise ValueError(f'{property_name}: column "{name}" is {kind}, not a timestamp')
+            raise ValueError(f'{property_name}: column "{name}" must be a timestamp, not {kind}')
 
     def passed(self, frame: DataFrame) -> DataFrame:
         """Returns the window and the event columns of an input's tuples."""
@@ -126,7 +129,9 @@ def check_twice(property_name: str, names: Iterable[str]) -> None:
     """
     twice = repeated_names(names)
     if twice:
-        raise ValueError(f"{property_name}: column {', '.join(twice)} would be in the output twice")
+        raise ValueError(
+            f"{property_name}: column {', '.join(twice)} would appear twice in the output"
+        )
 
 
 def _doubtful(sql: str, known: Container[str]) -> tuple[list[str], list[str]]:

@@ -86,7 +86,7 @@ class Deduplicate(ColumnsOperator):
         parse_time(self.reference)
         for name in ("expire", "span"):
             if parse_duration(getattr(self, name)) <= 0:
-                raise ValueError(f"{name}: it must be more than 0")
+                raise ValueError(f"{name}: it must be above 0")
         return self
 
     def output_ports(self) -> Mapping[str, OutputPort]:

@@ -72,7 +72,8 @@ class PairingOperator(ColumnsOperator):
             other = self.other_columns().field(name).type
             if other != kind:
                 raise ValueError(
-                    f'on: column "{name}" is {kind} in one input, {other} in the other'
+                    f'on: column "{name}" must have the same type in both inputs, not {kind} and '
+                    f"{other}"
                 )
         check_twice(
             "on",
@@ -145,18 +146,26 @@ class Join(PairingOperator, SpanningOperator):
         self.check_keys()
         if self.expire is None:
             if self.event_at or self.primary:
-                raise ValueError("expire: event_at and primary have no effect without it")
+                raise ValueError("expire: it must be set if event_at or primary is set")
             return self
         if parse_duration(self.expire) <= 0:
-            raise ValueError("expire: it must be more than 0")
+            raise ValueError("expire: it must be above 0")
         if self.mark_partial:
-            raise ValueError("mark_partial: with expire there are no application windows")
+            raise ValueError(
+                "mark_partial: it cannot be used with expire, which replaces application windows"
+            )
         for side, columns in self._sides().items():
             name = self.event_at.get(side)  # type: ignore[call-overload]
             if name not in columns.names:
-                raise ValueError(f'event_at.{side}: "{name}" is not a column of this input')
-            if not pa.types.is_timestamp(columns.field(name).type):
-                raise ValueError(f'event_at.{side}: column "{name}" has no timestamps')
+                raise ValueError(
+                    f'event_at.{side}: the {side} input has no column "{name}"; available '
+                    f"columns: {', '.join(columns.names)}"
+                )
+            kind = columns.field(name).type
+            if not pa.types.is_timestamp(kind):
+                raise ValueError(
+                    f'event_at.{side}: column "{name}" must be a timestamp, not {kind}'
+                )
         return self
 
     def _sides(self) -> dict[str, pa.Schema]:

@@ -55,7 +55,7 @@ class Select(ColumnsOperator):
                 self.check_sql(f"expressions.{name}", sql)
         for name in self.types:
             if name not in self.expressions:
-                raise ValueError(f"types.{name}: there is no such expression")
+                raise ValueError(f'types.{name}: expressions has no "{name}"')
         kinds = self._kinds()
         check_twice("expressions", kinds)
         if self.explode is not None:
@@ -63,7 +63,7 @@ class Select(ColumnsOperator):
                 raise ValueError(f'explode: "{self.explode}" is not a column of the output')
             if not pa.types.is_list(kinds[self.explode]):
                 raise ValueError(
-                    f'explode: "{self.explode}" is {kinds[self.explode]} and not a list'
+                    f'explode: column "{self.explode}" must be a list, not {kinds[self.explode]}'
                 )
         return self
 
@@ -121,7 +121,7 @@ class Select(ColumnsOperator):
                     raise ValueError(f'types.{name}: "{self.types[name]}" is not a type')
             if kind is None:
                 raise ValueError(
-                    f'types.{name}: the expression "{sql}" needs its type, such as "double"'
+                    f'types.{name}: set the type of the expression "{sql}", such as "double"'
                 )
             kinds[name] = kind
         return kinds

@@ -39,7 +39,10 @@ class Split(ColumnsOperator):
         for port, condition in self.conditions.items():
             self.check_sql(f"conditions.{port}", condition)
             if port in (REST, ROWS):
-                raise ValueError(f'conditions.{port}: "{port}" is the name of another port')
+                raise ValueError(
+                    f'conditions.{port}: "{port}" is the name of a built-in port; choose another '
+                    "name"
+                )
         return self
 
     def output_ports(self) -> Mapping[str, OutputPort]:
@@ -81,7 +84,7 @@ class Union(ColumnsOperator):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if len(set(self.ports)) < len(self.ports):
-            raise ValueError("ports: a port is named twice")
+            raise ValueError(f"ports: names must be different, not {', '.join(self.ports)}")
         check_twice("source", self.output_ports()["out"].schema.names)
         return self
 

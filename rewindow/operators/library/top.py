@@ -57,7 +57,7 @@ class TopN(SpanningOperator):
         check_twice("rank", self.output_ports()["out"].schema.names)
         for name in (*[name for name, _ in self._orders()], *self.per):
             if pa.types.is_map(self.columns.field(name).type):
-                raise ValueError(f'by: column "{name}" is a map, which has no order')
+                raise ValueError(f'by: column "{name}" is a map, which cannot be sorted')
         return self
 
     def output_ports(self) -> Mapping[str, OutputPort]:

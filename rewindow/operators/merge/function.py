@@ -206,15 +206,17 @@ def find_fault(
         event_at, arrived_at, order_by: see `merge`.
     """
     if len(set(ports)) < max(2, len(ports)):
-        return f"ports are {', '.join(ports) or 'none'}, there must be two or more, all different"
+        return f"ports must be two or more different names, not {', '.join(ports) or 'none'}"
     absent = excluding(dict.fromkeys([event_at, arrived_at, *order_by]), names)
     if absent:
-        return f"column {', '.join(absent)} is not in the streams' columns: {', '.join(names)}"
+        return (
+            f"the streams have no column {', '.join(absent)}; available columns: {', '.join(names)}"
+        )
     own = {WINDOW, SOURCE, RELEASED_AT, EMISSION}
     may_be_there = {RELEASED_AT, EMISSION} & {arrived_at, *order_by}
     taken = sorted(excluding(matching_names(names, own), may_be_there))
     if taken:
-        return f"column {', '.join(taken)} has a name of the Merge's own: rename it or leave it out"
+        return f"column {', '.join(taken)} has a name that Merge adds: rename it or leave it out"
     return None
 
 
@@ -230,7 +232,7 @@ def _types(frames: Mapping[str, DataFrame]) -> dict[str, DataType]:
         if differing or WINDOW not in of_port:
             named = ", ".join(sorted(differing)) or WINDOW
             raise InputError(
-                f'inputs "{first}" and "{port}" do not both have column {named}, of one type'
+                f'inputs "{first}" and "{port}" must both have column {named}, with the same type'
             )
     types = types.copy()
     types.pop(WINDOW, None)
@@ -240,7 +242,7 @@ def _types(frames: Mapping[str, DataFrame]) -> dict[str, DataType]:
 def _with_times(frame: DataFrame, event_at: str, arrived_at: str) -> DataFrame:
     """Adds arrival and event time in microseconds. The query fails if a tuple has no arrival."""
     lacking = F.concat(
-        F.lit("merge: a tuple has no arrival, input "),
+        F.lit("merge: a tuple has no arrival in input "),
         SOURCE,
         F.lit(", window "),
         WINDOW,

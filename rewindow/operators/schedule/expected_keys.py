@@ -34,7 +34,8 @@ def expected_rows(
     for key, name in names.items():
         kind = frame.schema[key].dataType
         wrong = F.concat(
-            F.lit(f'expected key "{key}": '), F.col(name), F.lit(f" is not a {kind.simpleString()}")
+            F.lit(f'value of expected key "{key}" must be {kind.simpleString()}, not '),
+            F.col(name),
         )
         value = F.coalesce(F.col(name).try_cast(kind), F.raise_error(wrong).cast(kind))
         columns.append(value.alias(key))

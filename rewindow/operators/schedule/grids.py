@@ -223,7 +223,7 @@ def calendar_grid(step: object, zone: str, origin_us: int) -> CalendarGrid:
     found = _CALENDAR.fullmatch(str(step))
     if found is None or not int(found[1] or 1):
         raise ValueError(
-            f'step "{step}" has a zone, so it must be days, weeks or months, such as "1 month", or '
-            "hours must be given"
+            f'step with a zone must be days, weeks or months, such as "1 month", not "{step}"; for '
+            "a shorter step, set hours"
         )
     return CalendarGrid(int(found[1] or 1), found[2], zone, origin_us)

@@ -45,7 +45,7 @@ class OpeningHours(BaseModel):
     def _check_zone(cls, value: str | None) -> str | None:
         if value is not None and value not in (known := available_timezones()):
             raise ValueError(
-                f'zone "{value}" is unknown. {did_you_mean(value, known)}Write it as in '
+                f'zone "{value}" is unknown. {did_you_mean(value, known)}Use a name such as '
                 '"Europe/Vienna"'
             )
         return value
@@ -76,12 +76,11 @@ class OpeningHours(BaseModel):
     @model_validator(mode="after")
     def _check_alone(self) -> OpeningHours:
         if self.hours is None and (self.weekdays or self.closed):
-            name = "weekdays are" if self.weekdays else "closed days are"
-            raise ValueError(f'{name} for hours alone, such as hours = "09:30-16:00"')
+            name = "weekdays" if self.weekdays else "closed"
+            raise ValueError(f'{name} can only be used with hours, such as hours = "09:30-16:00"')
         if self.hours is not None and self.zone is None:
             raise ValueError(
-                f'hours "{self.hours}" need a zone: on whose clock they are, such as '
-                '"America/New_York"'
+                f'hours "{self.hours}" need a time zone: set zone, such as "America/New_York"'
             )
         return self
 
@@ -97,13 +96,12 @@ class OpeningHours(BaseModel):
         step_us = duration_us(step)
         minutes = (closes - opens) // _MINUTE_US
         if step_us == 0:
-            raise ValueError(f"{what} is {step}, it must be above 0")
+            raise ValueError(f"{what} must be above 0, not {step}")
         if (closes - opens) % step_us:
             fits = [str(n) for n in range(1, minutes + 1) if minutes % n == 0]
             raise ValueError(
-                f'{what} "{step}" does not fit hours "{self.hours}", {minutes} min must be a whole '
-                "number of steps. "
-                f"Of whole minutes there are: {', '.join(fits)}"
+                f'{what} "{step}" does not divide hours "{self.hours}" ({minutes} min) evenly. '
+                f"These numbers of minutes do: {', '.join(fits)}"
             )
         return hours_grid(
             step_us,
@@ -130,11 +128,11 @@ def open_close(hours: str) -> tuple[int, int]:
     last = closes * 60 + closes_min
     if found is None or last > 1440 or opens_min > 59 or closes_min > 59:
         raise ValueError(
-            f'hours "{hours}" cannot be read. Write them as in "09:30-16:00", within 00:00-24:00'
+            f'hours "{hours}" are invalid. Use a format such as "09:30-16:00", within 00:00-24:00'
         )
     if first >= last:
         raise ValueError(
-            f'hours "{hours}" end before they begin. They are those of one day, within 00:00-24:00'
+            f'hours "{hours}" end before they start. They must be on one day, within 00:00-24:00'
         )
     return first * _MINUTE_US, last * _MINUTE_US
 
@@ -145,7 +143,7 @@ def _days(text: str) -> Iterator[int]:
     for name in ends:
         if name not in DAYS or len(ends) > 2:
             hint = (
-                f"{did_you_mean(name, DAYS)}There are: {', '.join(DAYS)}, and stretches such "
+                f"{did_you_mean(name, DAYS)}Available weekdays: {', '.join(DAYS)}, and ranges such "
                 'as "mon-fri"'
             )
             raise ValueError(f'weekday "{text.strip()}" is unknown. {hint}')
@@ -159,4 +157,4 @@ def _date(value: object) -> date:
     try:
         return date.fromisoformat(str(value))
     except ValueError as error:
-        raise ValueError(f'closed day "{value}" is no date. Write it as in "2024-12-25"') from error
+        raise ValueError(f'closed must have dates such as "2024-12-25", not "{value}"') from error

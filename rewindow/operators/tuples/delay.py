@@ -93,13 +93,13 @@ class DelayOperator(TupleOperator):
         if not self.columns.names:
             yield WrongProperty(
                 "columns",
-                "a delay operator says which columns its tuples have",
+                "a delay operator must declare the columns of its tuples",
                 None,
             )
         for field in self.columns:
             if pa.types.is_map(field.type):
                 yield WrongProperty(
                     "columns",
-                    f"column {field.name} is a map, which is not kept: use a list of structs",
+                    f"column {field.name} is a map, which cannot be stored: use a list of structs",
                     None,
                 )

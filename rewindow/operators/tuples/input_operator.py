@@ -68,15 +68,15 @@ class InputOperator(BaseModel):
         """
         if self._rows is None:
             raise InputError(
-                f"{type(self).__name__} emits outside of a window",
+                f"{type(self).__name__} cannot emit a tuple: no window is open",
                 hint="Emit in begin_window, emit_tuples or end_window.",
             )
         rest = self.columns.names[len(values) :]
         if len(values) > len(self.columns) or set(rest) != set(named):
             emitted = ", ".join([*map(shown, values), *named]) or "nothing"
             raise InputError(
-                f"{type(self).__name__} emits {emitted}, "
-                f"its columns are {', '.join(self.columns.names)}"
+                f"{type(self).__name__} must emit values of the columns "
+                f"{', '.join(self.columns.names)}, not {emitted}"
             )
         self._rows.append((*values, *map(named.get, rest)))
 
@@ -166,11 +166,10 @@ def _check_arrival(
         if not inside:
             raise InputError(
                 f"{type(operator).__name__} emitted a tuple in window {window} that did not arrive "
-                "in it: "
-                f"{operator.arrival} is {shown(at)}",
-                detail=f"The window is from {start.isoformat()} to {end.isoformat()}, not "
-                "included.",
-                hint="Emit what arrived from `start` on and before `end`, with a time zone.",
+                f"in it: {operator.arrival} is {shown(at)}",
+                detail=f"The window is from {start.isoformat()} to {end.isoformat()} (exclusive).",
+                hint="Emit only tuples that arrived at or after `start` and before `end`, with a "
+                "time zone.",
             )
 
 

@@ -364,7 +364,7 @@ class TupleOperator(FrameOperator):
                 found.append(
                     WrongProperty(
                         name,
-                        f"key {', '.join(absent)} is not in the port's columns",
+                        f"the port has no column {', '.join(absent)} for its key",
                         port.key,
                     )
                 )
@@ -374,7 +374,7 @@ class TupleOperator(FrameOperator):
                     found.append(
                         WrongProperty(
                             name,
-                            f"a {kind} port has no key: its tuples go to all keys",
+                            f"a {kind} port cannot have a key: its tuples go to all keys",
                             port.key,
                         )
                     )
@@ -382,7 +382,7 @@ class TupleOperator(FrameOperator):
                 found.append(
                     WrongProperty(
                         name,
-                        "its key has other types than that of the first port",
+                        "its key must have the same types as the key of the first port",
                         port.key,
                     )
                 )
@@ -394,21 +394,22 @@ class TupleOperator(FrameOperator):
                 found.append(
                     WrongProperty(
                         name,
-                        f"key {', '.join(odd)} is a float or nested: it has no one value",
+                        f"key {', '.join(odd)} cannot be a float or nested: equal keys could not "
+                        "be recognized",
                         port.key,
                     )
                 )
             if not self._is_called(name, only=len(ports) == 1):
                 method = "process" if len(ports) == 1 else f"process_{name}"
                 found.append(
-                    WrongProperty(name, f"there is no method {method} and no process_batch", None)
+                    WrongProperty(name, f"define a method {method} or process_batch", None)
                 )
         taken = sorted({"window_id", *names_of(self.fields)} & set(self.key_schema().names))
         if taken:
             found.append(
                 WrongProperty(
                     taken[0],
-                    "a field of state has the name of a column of the key",
+                    "a state field cannot have the name of a key column",
                     taken,
                 )
             )

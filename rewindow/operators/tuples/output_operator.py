@@ -39,8 +39,8 @@ class OutputOperator(TupleOperator):
         for name, port in self.output_ports().items():
             if not port.error:
                 message = (
-                    "an output operator emits error tuples only: make it a TupleOperator, or "
-                    "OutputPort(..., error=True)"
+                    "an output operator can only emit error tuples: use a TupleOperator instead, "
+                    "or OutputPort(..., error=True)"
                 )
                 wrong.append(WrongProperty(name, message, None))
         return wrong
@@ -99,20 +99,23 @@ class CollectOperator(OutputOperator):
             found.append(
                 WrongProperty(
                     "inputs",
-                    "a collecting operator has one input port",
+                    "a collecting operator must have one input port",
                     len(self.input_ports()),
                 )
             )
         schemas = [port.schema or () for port in self.input_ports().values()]
         for column in chain.from_iterable(schemas):
             if pa.types.is_map(column.type):
-                message = f"column {column.name} is a map, which is not kept: use a list of structs"
+                message = (
+                    f"column {column.name} is a map, which cannot be stored: use a list of structs"
+                )
                 found.append(WrongProperty("inputs", message, None))
             elif column.name == _WINDOW:
                 found.append(
                     WrongProperty(
                         "inputs",
-                        f"column {_WINDOW} is the window of a collected tuple",
+                        f"column {_WINDOW} has a name that is reserved for the window of a tuple: "
+                        "rename it",
                         None,
                     )
                 )

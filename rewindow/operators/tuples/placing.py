@@ -67,9 +67,9 @@ def _wrong_partitions(operator: PlacedOperator) -> Iterator[tuple[str, str]]:
     if placing.partitions is not None and placing.partitions < 1:
         yield "X55", f"partitions must be at least 1, not {placing.partitions}"
     if (placing.partitions or placing.partitioner) and not operator.key_schema():
-        yield "X55", "partitions divide keys, but no input port has a key: use spread=N"
+        yield "X55", "partitions need an input port with a key; without keys, use spread=N"
     if placing.partitioner is not None and placing.partitions is None:
-        yield "X55", "a partitioner needs the number of partitions: partitions=N"
+        yield "X55", "a partitioner needs the number of partitions: set partitions=N"
 
 
 def _wrong_spread(operator: PlacedOperator) -> Iterator[tuple[str, str]]:
@@ -79,11 +79,11 @@ def _wrong_spread(operator: PlacedOperator) -> Iterator[tuple[str, str]]:
     if spread < 1:
         yield "X55", f"spread must be at least 1, not {spread}"
     if operator.key_schema():
-        yield "X55", "spread is for an operator without a key: use partitions=N"
+        yield "X55", "spread cannot be used with a key: use partitions=N"
     if operator.delays:
         yield "X55", "a delay operator cannot have several instances"
     if any(isinstance(field, SlidingField) for field in operator.fields):
-        yield "X55", "a SlidingField cannot be merged: keep it in the unifier"
+        yield "X55", "a SlidingField cannot be merged: move it to the unifier"
     elif operator.fields and not operator.defines("merge"):
         yield "R100", "spread=N needs merge(one, other), because the operator has state"
     ports = operator.output_ports().values()
@@ -104,7 +104,8 @@ def _wrong_codecs(operator: PlacedOperator) -> Iterator[tuple[str, str]]:
     if len(codecs) > 1:
         yield (
             "O90",
-            "its ports have different codecs, so equal keys could be in different partitions",
+            "its ports must have the same codec; otherwise equal keys could be in different "
+            "partitions",
         )
     if "java" in codecs:
         for column in operator.key_schema():

@@ -23,7 +23,7 @@ def to_array(values: Sequence[Any], field: pa.Field, what: str) -> pa.Array:
         # happens only after a failure.
         wrong = next((value for value in values if not _fits(value, field.type)), values[0])
         raise InputError(
-            f'column "{field.name}" of {what} is {field.type}, a value was {type(wrong).__name__} '
+            f'column "{field.name}" of {what} must be {field.type}, not {type(wrong).__name__} '
             f"{shown(wrong)}",
             detail=f"{error}.",
         ) from error
