@@ -9,10 +9,10 @@
 | publish_windows | replaces the range in the published tables |
 
 Fill in the application, the reason and the range: as times (half-open, with a time zone), as
-windows (closed), or as all that is sealed and not yet published (`--unpublished` of the command
-line); a run that finds nothing is skipped. What lies before the recording's begin is left out, and
-the log of plan_replay says so. A retry or a clear of any task resumes the same replay; once that is
-published, undone or abandoned, a clear of the whole run plans a new one.
+windows (closed), or as all sealed windows that are not published (`--unpublished` of the command
+line); a run without such windows is skipped. Windows before the start of the recording are left
+out, and the log of plan_replay lists them. A retry or a clear of any task resumes the same replay;
+once that is published, undone or abandoned, a clear of the whole run plans a new one.
 """
 
 from rewindow_airflow import approve, check, form_dag, plan_form, publish, replay

@@ -16,25 +16,25 @@ if __name__ == "__main__":
         dest="act",
         action="store_const",
         const="undo",
-        help="take its publication back",
+        help="undo its publication",
     )
     act.add_argument(
         "--withdraw",
         dest="act",
         action="store_const",
         const="withdraw",
-        help="give up what was begun and left open",
+        help="withdraw an unfinished publication",
     )
     parser.add_argument(
         "--accept",
         metavar="REASON",
-        help="publish although something speaks against it; the reason is kept",
+        help="publish despite objections; the reason is stored",
     )
-    parser.add_argument("--who", help="who accepts")
+    parser.add_argument("--who", help="name of the user who accepts")
     parser.add_argument(
         "--leave-out-damaged",
         action="store_true",
-        help="go on without windows of damaged files",
+        help="continue without windows of damaged files",
     )
     options = parser.parse_args()
     leave(

@@ -16,8 +16,10 @@ if __name__ == "__main__":
         action="store_true",
         help="the stream has ended: seal it to its last tuple",
     )
-    parser.add_argument("--seal-again", action="store_true", help="make a lost table of seals anew")
-    parser.add_argument("--reopen", action="store_true", help="take late tuples into their windows")
+    parser.add_argument(
+        "--seal-again", action="store_true", help="create a lost table of seals again"
+    )
+    parser.add_argument("--reopen", action="store_true", help="add late tuples to their windows")
     parser.add_argument(
         "--replace",
         action="store_true",
@@ -26,7 +28,7 @@ if __name__ == "__main__":
     parser.add_argument(
         "--start-over",
         action="store_true",
-        help="remove what was recorded and record it anew",
+        help="delete the recording and record the stream again",
     )
     options = parser.parse_args()
     leave(run_job(lambda: record_job(**vars(options))))

@@ -12,7 +12,7 @@ if __name__ == "__main__":
         "--epoch",
         required=True,
         type=int,
-        help="fencing number, taken by the launcher",
+        help="fencing number, assigned by the launcher",
     )
     options = parser.parse_args()
     leave(run_job(lambda: replay(options.replay, options.epoch)))

@@ -42,7 +42,7 @@ def reading_json(path: object, what: str, hint: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        words = f"misses {error}" if isinstance(error, KeyError) else str(error)
+        words = f"has no {error}" if isinstance(error, KeyError) else str(error)
         raise RewindowError(
             f'{what} "{path}" is damaged',
             detail=f"It was cut short or changed: {words}.",

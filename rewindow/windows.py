@@ -85,7 +85,7 @@ def parse_duration(text: str | int | float | timedelta) -> int:
             hint='Write a number and a unit, such as "10 minutes".',
         )
     if abs(amount) > DURATION_US_MAX:
-        raise InputError(f'duration "{text}" is out of range, it may be 100 years at most')
+        raise InputError(f'duration must be at most 100 years, not "{text}"')
     if amount != amount.to_integral_value():
         raise InputError(f'duration "{text}" is not a whole number of microseconds')
     return int(amount)
@@ -187,7 +187,7 @@ def check_order(from_us: int, to_us: int) -> None:
     if from_us > to_us:
         raise RangeError(
             f"time range is reversed: from {begin} to {end}",
-            hint=f"Exchange the two ends: --from {end} --to {begin}",
+            hint=f"Swap the two ends: --from {end} --to {begin}",
         )
 
 
@@ -202,7 +202,7 @@ class WindowRange:
         if self.first > self.last:
             raise RangeError(
                 f"window range is empty: first {self.first} is after last {self.last}",
-                hint=f"Exchange the two ends: --first {self.last} --last {self.first}",
+                hint=f"Swap the two ends: --first {self.last} --last {self.first}",
             )
 
     def __len__(self) -> int:
@@ -229,7 +229,8 @@ class WindowRange:
         windows = self.last - self.first + 1  # len() overflows for a very large range.
         if windows > WINDOWS_MAX:
             raise RangeError(
-                f"range {self} of {what} has {windows:,} windows, allowed are {WINDOWS_MAX:,}",
+                f"range {self} of {what} has {windows:,} windows, but at most {WINDOWS_MAX:,} are "
+                "allowed",
                 hint="Check both ends of the range; if they are correct, divide it into parts.",
             )
         return self

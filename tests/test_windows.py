@@ -134,7 +134,7 @@ def test_text_that_is_not_a_duration_is_rejected(text: str) -> None:
 def test_huge_range_is_rejected_without_enumerating_it(first: int, more: int) -> None:
     windows = WindowRange(first, first + more)
     if more + 1 > WINDOWS_MAX:
-        with pytest.raises(RangeError, match="windows, allowed are"):
+        with pytest.raises(RangeError, match="windows, but at most"):
             windows.checked("the replay")
     else:
         assert windows.checked("the replay") is windows

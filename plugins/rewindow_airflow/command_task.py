@@ -79,7 +79,7 @@ class CommandOperator(BaseOperator):
         exit_code = process.run()
         if exit_code != DONE and self._told_to_end:
             self.log.info(
-                "Airflow has told this task to end; the same try is resumed when Airflow is back"
+                "Airflow has stopped this task; the same try resumes when Airflow is running again"
             )
             raise AirflowRescheduleException(datetime.now(UTC) + GO_ON_WAIT)
         if exit_code != DONE:

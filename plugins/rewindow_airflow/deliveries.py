@@ -25,7 +25,7 @@ class DeliverOperator(CommandOperator):
     """
 
     what = "delivery"
-    ending = "Clear this task to deliver the windows that the target does not store yet."
+    ending = "Clear this task to deliver the windows that the target does not have yet."
 
     def __init__(self, *, output: str, target: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -19,7 +19,7 @@ class DrillOperator(CommandOperator):
     """
 
     what = "drill"
-    ending = "A clear of this task kills jobs at the same steps again if the form has a seed."
+    ending = "If the form has a seed, clearing this task kills jobs at the same steps again."
 
     def execute(self, context: Context) -> None:
         """Runs the drill.

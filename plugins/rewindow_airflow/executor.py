@@ -51,7 +51,7 @@ class AdoptingExecutor(LocalExecutor):
         lost = [instance for instance in tis if not _lives(instance, since)]
         for instance in tis:
             if instance not in lost:
-                self.log.info("Adopted %s: it goes on", instance)
+                self.log.info("Adopted %s, which continues to run", instance)
         return lost
 
 

@@ -56,7 +56,8 @@ def waiting(lack: NotYet, waits: int, wait: timedelta | None = None) -> AirflowE
     """
     if waits >= WAITS_MAX * (WAIT // wait if wait else 1):
         return AirflowFailException(
-            f"{lack}\nThis task has waited {waits} times, {wait or WAIT} each; clear it to wait on."
+            f"{lack}\nThis task has waited {waits} times, {wait or WAIT} each; "
+            "clear it to wait again."
         )
     return AirflowRescheduleException(datetime.now(UTC) + (wait or WAIT))
 
@@ -96,8 +97,8 @@ def cause(exit_code: int) -> str:
     """Returns how a job ended, as text."""
     words = {
         BAD_INPUT: "bad input",
-        FINAL: "failed, not to be tried again",
-        TRANSIENT: "failed, may be tried again",
+        FINAL: "failed, no retry",
+        TRANSIENT: "failed, can be retried",
         INTERRUPTED: "interrupted",
     }
     if exit_code < 0 or (exit_code > 128 and exit_code != INTERRUPTED):

@@ -57,7 +57,7 @@ def default_application(config: Config) -> str | None:
     if chosen is not None and chosen not in known:
         raise InputError(
             f'application "{chosen}" of setting "airflow.application" is unknown',
-            hint=f"Known: {', '.join(known)}.",
+            hint=f"Available applications: {', '.join(known)}.",
         )
     own = _own(config)
     return chosen or (own.pop() if len(own) == 1 else None)
@@ -93,7 +93,7 @@ def replay_params(
             minLength=8,
             maxLength=500,
             title="Reason",
-            description="Kept with the replay: why is it made?",
+            description="The reason for this replay; it is stored with the replay.",
         ),
         "range_as": Param(
             TIMES,
@@ -102,13 +102,13 @@ def replay_params(
             values_display={
                 TIMES: "times (half-open)",
                 WINDOWS: "windows (closed)",
-                UNPUBLISHED: "all that is sealed and not yet published",
+                UNPUBLISHED: "all sealed windows that are not published",
             },
             title="Range given as",
             section=_RANGE,
         ),
         "from_time": _time("From", "Start of the first window, with a time zone."),
-        "to_time": _time("To", "Start of the window behind the last one, with a time zone."),
+        "to_time": _time("To", "Start of the window after the last one, with a time zone."),
         "first_window": _number("First window", minimum=0, section=_RANGE),
         "last_window": _number("Last window", minimum=0, section=_RANGE),
         "allow_missing": Param(
@@ -121,10 +121,10 @@ def replay_params(
         "initial_state": Param(
             False,
             type="boolean",
-            title="Begin with the initial state",
+            title="Start with the initial state",
             section=_RANGE,
-            description="Otherwise the state that was published for the window before the range is "
-            "taken.",
+            description="Otherwise the replay starts with the published state of the window before "
+            "the range.",
         ),
         "allow_affected": _affected(),
         "mode": _mode(),
@@ -135,7 +135,7 @@ def replay_params(
             values_display={
                 APPROVE: "once a person has approved",
                 AT_ONCE: "as soon as the gate has passed",
-                STAGED: "not at all, leave it staged",
+                STAGED: "never, leave it staged",
             },
             title="Publish",
             section=_HOW,
@@ -176,7 +176,7 @@ def drill_params(names: list[str], default: str | None = None) -> dict[str, Para
             items={"type": "string", "enum": list(MODES)},
             examples=list(MODES),
             title="Recovery modes",
-            description="Of operators without a mode; one after the other.",
+            description="For operators without a mode; the modes run one after the other.",
         ),
         "windows": _number("Windows", section=_DRILL, description="Empty: 60."),
         "kills": _number("Kills in each mode", section=_DRILL, description="Empty: 5."),
@@ -185,9 +185,11 @@ def drill_params(names: list[str], default: str | None = None) -> dict[str, Para
             type="boolean",
             title="Every step",
             section=_DRILL,
-            description="Kill at every step of every container instead.",
+            description="Kill at every step of every container.",
         ),
-        "seed": _number("Seed", section=_DRILL, description="Empty: a new one, which the log has."),
+        "seed": _number(
+            "Seed", section=_DRILL, description="Empty: a new one, which the log shows."
+        ),
     }
 
 
@@ -211,7 +213,7 @@ def daily_params(names: list[str], default: str | None = None) -> dict[str, Para
         "initial_state": Param(
             False,
             type="boolean",
-            title="Begin with the initial state",
+            title="Start with the initial state",
             description="Only where no state was published before the day, so on the first day of "
             "a backfill.",
         ),
@@ -304,7 +306,7 @@ def refuse_unknown(params: Mapping[str, Any], known: Iterable[str]) -> None:
     if unknown := sorted(set(params) - set(known)):
         raise InputError(
             f'parameter "{unknown[0]}" is unknown',
-            hint=f"Known are: {', '.join(sorted(known))}.",
+            hint=f"Available parameters: {', '.join(sorted(known))}.",
         )
 
 
@@ -333,7 +335,7 @@ def _affected() -> Param:
         type="boolean",
         title="Allow an affected start state",
         section=_RANGE,
-        description="Begin also with a state that lacks lost windows or is stale; it is recorded.",
+        description="Also start with a state that lacks lost windows or is stale; it is recorded.",
     )
 
 
@@ -356,8 +358,8 @@ def _given() -> Param:
         format="multiline",
         title="Properties",
         section=_HOW,
-        description="operator.property=value, one a line; they come before those of rewindow.toml "
-        "and the code.",
+        description="operator.property=value, one per line; they override rewindow.toml and the "
+        "code.",
     )
 
 

@@ -123,7 +123,7 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
             note_kill(config, submission, outcome)
         if outcome.exit_code != DONE and self._told_to_end:
             self.log.info(
-                "Airflow has told this task to end; it goes on when Airflow does, in the same try"
+                "Airflow has stopped this task; the same try resumes when Airflow is running again"
             )
             raise AirflowRescheduleException(datetime.now(UTC) + GO_ON_WAIT)
         if outcome.exit_code != DONE:

@@ -182,7 +182,7 @@ def show_time(stream: StreamName) -> Response:
         return HTMLResponse(draw_time_page(Config.load(), stream), headers=_HEADERS)
     except RewindowError as error:
         return HTMLResponse(
-            page_html.not_yet(stream, "page of its time", error.primary, kind="Stream"),
+            page_html.not_yet(stream, "page over time", error.primary, kind="Stream"),
             404,
             _HEADERS,
         )

@@ -16,7 +16,7 @@ def get_provider_info() -> dict[str, Any]:
     return {
         "package-name": "rewindow",
         "name": "Rewindow",
-        "description": "Replays recorded streams from Delta tables by window id, and proves what "
-        "came out.",
+        "description": "Replays recorded streams from Delta tables by window id, and "
+        "verifies the output.",
         "versions": [VERSION],
     }

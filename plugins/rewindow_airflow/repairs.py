@@ -32,7 +32,7 @@ class RepairOperator(CommandOperator):
     """
 
     what = "repair"
-    ending = "What was published stays; a retry or a clear of this task resumes with the rest."
+    ending = "Published windows stay published; a retry or a clear of this task repairs the rest."
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns the necessary repairs, and whether they were done.

@@ -167,7 +167,7 @@ def _application(config: Config, context: Context) -> str:
     if params["application"] is None:
         raise InputError(
             "the run does not say which application to replay, and there is more than one",
-            detail=f"There are: {', '.join(applications(config))}.",
+            detail=f"Available applications: {', '.join(applications(config))}.",
             hint='Name it for all runs in rewindow.toml, [airflow] application = "NAME", or for '
             "this one in its "
             "configuration.",
@@ -332,8 +332,9 @@ def reject_other_options(plan: Plan, conf: Mapping[str, Any]) -> None:
         have = plan.asked_mode.name if name == "mode" else getattr(plan, name)
         if wish != have:
             raise InputError(
-                f'replay "{plan.replay_id}" of this run has {name} {have}, asked for is {wish}',
-                hint=f"Give it up (rewindow abandon {plan.replay_id}) and clear the run, which "
+                f'replay "{plan.replay_id}" of this run has {name} {have}, but the run requests '
+                f"{wish}",
+                hint=f"Abandon it (rewindow abandon {plan.replay_id}) and clear the run, which "
                 "then plans a new one.",
             )
 
@@ -343,8 +344,9 @@ def _refuse_other_properties(plan: Plan, text: str) -> None:
     have = {one.path: one.value for one in plan.given if one.source == FORM}
     if wish != have:
         raise InputError(
-            f'replay "{plan.replay_id}" of this run has properties {have}, asked for is {wish}',
-            hint=f"Give it up (rewindow abandon {plan.replay_id}) and clear the run, which then "
+            f'replay "{plan.replay_id}" of this run has properties {have}, but the run requests '
+            f"{wish}",
+            hint=f"Abandon it (rewindow abandon {plan.replay_id}) and clear the run, which then "
             "plans a new one.",
         )
 

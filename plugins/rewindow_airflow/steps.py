@@ -86,7 +86,7 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
 
         run = context["dag_run"]
         if self.in_order and (change := turn_of(context)) is not None:
-            self.log.info("The run before this one has not succeeded yet: waiting for it")
+            self.log.info("The previous run has not succeeded yet: waiting for it")
             self.defer(trigger=change, method_name="execute")
         name = run_name(run.dag_id, run.run_id, self.part)
         with mapped_errors():
@@ -97,7 +97,7 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
             )
             self.replay = plan.replay_id
             if known is not None:
-                self.log.info("This run's replay is %s: going on with it", known.state)
+                self.log.info("The replay of this run is %s: continuing it", known.state)
                 reject_other_options(plan, run.conf or {})
                 check_code(
                     plan,
@@ -154,9 +154,8 @@ class RewindowCheckOperator(ReplayTask, BaseOperator):
 
         ending = (
             f'Replay "{self.replay}" stays staged; nothing is published. See the links of this '
-            "task. When a suite is "
-            f"mended, clear this task; when the application is, rewindow abandon {self.replay} and "
-            "clear the run."
+            "task. If you correct a suite, clear this task. If you correct the application, run "
+            f"rewindow abandon {self.replay} and clear the run."
         )
         with mapped_errors(ending):
             config = Config.load()
@@ -232,7 +231,7 @@ def question(
     """
     command = f'rewindow publish {replay_id} --accept "REASON"'
     refusal = (
-        "`rewindow publish` will refuse it for these reasons:\n\n"
+        "`rewindow publish` will reject it for these reasons:\n\n"
         + verbatim("\n".join(against))
         + "\n\nTo accept them, run this command before you approve:\n\n"
         + verbatim(command)

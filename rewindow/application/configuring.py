@@ -163,7 +163,7 @@ def _check_change(app: Application, change: PropertyChange) -> Any:
     apply_changes(app, [change])
     for wrong in operator.wrong_properties():
         if wrong.path.partition(".")[0] in {change.name, *names}:
-            raise InputError(f"{where} cannot be {change.value!r}: {wrong.message}")
+            raise InputError(f"cannot set {where} to {change.value!r}: {wrong.message}")
     if (operator.output_ports(), operator.state_columns()) != before:
         raise InputError(
             f"{where} cannot become {change.value!r} while a replay runs: the columns of ports or "

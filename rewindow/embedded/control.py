@@ -61,7 +61,7 @@ def up(config: Config, port: int | None = None) -> Running:
     """
     airflow_version()
     if port is not None and not 1 <= port <= 65535:
-        raise InputError(f"port {port} is out of range, allowed is 1 to 65535")
+        raise InputError(f"port must be from 1 to 65535, not {port}")
     dags_folder(config)
     status = running(config)
     if status is None:
@@ -70,7 +70,7 @@ def up(config: Config, port: int | None = None) -> Running:
     else:
         logger.info(f"Airflow is already running at {address(status.port)}")
         if port not in (None, status.port):
-            logger.info(f"Port {port} was not taken: run `rewindow down` first to move it.")
+            logger.info(f"It does not use port {port}: run `rewindow down` first to move it.")
     _wait_until_ready(config)
     current = running(config)
     return Running(
@@ -149,7 +149,7 @@ def _wait_until_ready(config: Config) -> None:
         status = running(config)
         if status is None or status.state == FAILED:
             raise ResourceError(
-                "Airflow did not come up",
+                "Airflow did not start",
                 detail=_last_words(config),
                 hint=_log_hint(config),
             )
@@ -161,7 +161,7 @@ def _wait_until_ready(config: Config) -> None:
     if not wait_until(is_ready, _READY_SECONDS_MAX, every_seconds=0.2):
         lame = (
             ", ".join(unwell(address(port_of(config))))
-            or "all that is to follow its components' start"
+            or "the steps after its components have started"
         )
         raise ResourceError(
             f"Airflow is not ready: {lame}",

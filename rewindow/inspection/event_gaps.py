@@ -149,7 +149,7 @@ class StreamRows:
         schema = self.table.schema
         if self.event_at not in schema.names:
             raise InputError(
-                f'stream "{self.name}" has no column "{self.event_at}" for its event time'
+                f'stream "{self.name}" has no column "{self.event_at}", the setting event_at'
             )
         if not self.has_times:
             kind = schema.field(self.event_at).type
@@ -343,8 +343,8 @@ def event_gaps(
     if rows.event_at is None:
         if columns or cadence_us is not None:
             raise InputError(
-                f'stream "{rows.name}" has no event time to look for gaps in',
-                hint=f"Name its column in rewindow.toml: event_at, in [streams.{rows.name}].",
+                f'stream "{rows.name}" has no event time, so its gaps cannot be found',
+                hint=f"Set its column in rewindow.toml: event_at, in [streams.{rows.name}].",
             )
         return None
     names = _columns(rows, columns)
@@ -417,7 +417,7 @@ def _columns(rows: StreamRows, asked: Sequence[str]) -> list[str]:
         if name not in known:
             hint = f"{did_you_mean(name, known)}Columns that may be null: {', '.join(known)}."
             raise InputError(
-                f'stream "{rows.name}" has no column "{name}" to look for nulls in',
+                f'stream "{rows.name}" has no column "{name}"that may be null',
                 hint=hint,
             )
     return list(dict.fromkeys(asked))
@@ -447,12 +447,12 @@ def _learned(rows: StreamRows, windows: WindowRange) -> tuple[int, tuple[int, in
         step = format_duration(found[0]["step"])
         share = f"{found[0]['found'] / found[0]['total']:.1%}"
         why = (
-            f"tuples of a key come at no steady pace, the most frequent distance, {step}, is "
-            f"{share} of all"
+            "tuples of a key do not arrive at regular intervals: the most frequent interval, "
+            f"{step}, is {share} of all"
         )
     if why:
-        hint = f"Give one: --cadence, or cadence in [streams.{rows.name}]."
-        raise InputError(f'cadence of stream "{rows.name}" cannot be learned: {why}', hint=hint)
+        hint = f"Set one: --cadence, or cadence in [streams.{rows.name}]."
+        raise InputError(f'cadence of stream "{rows.name}" cannot be determined: {why}', hint=hint)
     return found[0]["step"], (found[0]["found"], found[0]["total"])
 
 
@@ -555,7 +555,7 @@ def _total(row: Mapping[str, Any], sql: GapSql) -> Completeness:
     counts = [row[name] for name in ("present", "nulls", "missing", "tolerated")]
     points = max(settings.end_point - settings.first_point, 0)
     if sum(counts) != points:  # Not a bare assertion, so that python -O checks it too.
-        raise AssertionError(f"report of gaps does not balance: {row} of {points}")
+        raise AssertionError(f"counts of the gap report do not add up: {row} of {points}")
     is_expected = bool(row["is_expected"]) if settings.expected_keys else None
     present, nulls, missing, tolerated = counts
     key = _key(row, sql)

@@ -252,7 +252,7 @@ def _expected(settings: StreamConfig | None, interval_us: int | None) -> tuple[i
     if interval_us is None:
         return (settings.interval_us, settings.slack_us) if settings else (None, 0)
     if interval_us <= 0:
-        raise InputError(f"interval is {interval_us} us, it must be greater than zero")
+        raise InputError(f"interval must be greater than zero, not {interval_us} us")
     return interval_us, 0
 
 
@@ -273,7 +273,7 @@ def _refuse_beside(stream: str, windows: Table, first: int | None, last: int | N
         f'window range {asked} of stream "{stream}" is {word} what is sealed, {sealed}',
         detail=f"Sealed is {format_time(grid.start_us(sealed.first))} to "
         f"{format_time(grid.end_us(sealed.last))}.",
-        hint="Choose a range that reaches into it, or give both ends: then windows outside are "
+        hint="Choose a range that overlaps it, or set both ends, so that windows outside are "
         "listed as missing.",
     )
 
@@ -337,9 +337,7 @@ def _stretches(
     keys = stream.keys
     lacking = excluding(("arrived_at", *keys), names)
     if lacking:
-        raise InputError(
-            f'stream "{stream.name}" has no column "{lacking[0]}" to look for silences on'
-        )
+        raise InputError(f'stream "{stream.name}" has no column "{lacking[0]}"for keys')
     end_us = grid.end_us(span.last)
     # The stream's columns are renamed first, because their names could clash with other names in
     # the query.

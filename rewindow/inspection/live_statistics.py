@@ -63,7 +63,7 @@ def read_live_statistics(
     settings = config.streams.get(stream)
     if settings is None or settings.statistics_of is None:
         raise InputError(
-            f'stream "{stream}" does not hold the statistics of a live run',
+            f'stream "{stream}" does not have the statistics of a live run',
             hint='Write statistics_of = "APPLICATION", or the path of a JSON file with the graph, '
             f"into [streams.{stream}] of rewindow.toml.",
         )

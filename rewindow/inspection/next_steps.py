@@ -27,16 +27,16 @@ def next_step(name: str, state: ReplayState) -> str:
     """Returns the next step for a replay in a state, as text, if no obstacle exists."""
     return {
         ReplayState.PLANNED: f"Next: rewindow replay --resume {name}",
-        ReplayState.RUNNING: "It runs; should its process be gone: rewindow replay --resume "
-        f"{name}",
-        ReplayState.FAILED: f"Next: rewindow replay --resume {name}, or give it up: rewindow "
+        ReplayState.RUNNING: "It is running. If its process has ended, resume it: rewindow replay "
+        f"--resume {name}",
+        ReplayState.FAILED: f"Next: rewindow replay --resume {name}; or abandon it: rewindow "
         f"abandon {name}",
         ReplayState.ENDED: f"Next: rewindow check {name}",
         ReplayState.CHECKED: f"Next: rewindow publish {name}",
-        ReplayState.PUBLISHED: f"Take it back with: rewindow undo {name}",
-        ReplayState.UNDONE: f"Publish it again with: rewindow publish {name}",
-        ReplayState.ABANDONED: "It was given up for good; what it had staged goes with: rewindow "
-        "purge",
+        ReplayState.PUBLISHED: f"To undo the publication: rewindow undo {name}",
+        ReplayState.UNDONE: f"To publish it again: rewindow publish {name}",
+        ReplayState.ABANDONED: "It was abandoned and cannot be resumed. To delete its staged "
+        "tables: rewindow purge",
     }[state]
 
 
@@ -89,13 +89,13 @@ def _of_publications(ledger: Ledger, row: Replay) -> str:
     if any(act.closed_at is None for act in ledger.publications.newest(row.replay_id)):
         finish = f"rewindow publish {row.replay_id}"
         return (
-            f"A publication of it is not finished. Go on with it: {finish}; or give it up: "
-            f"{finish} --withdraw"
+            f"It has an unfinished publication. Finish it: {finish}; or withdraw it: {finish} "
+            "--withdraw"
         )
     seen = visibility(ledger, row)
     if seen.covered_by:
         return (
-            f"It is {seen}. To take it back undo the newest first: rewindow undo "
+            f"It is {seen}. To undo it, undo the newest publication first: rewindow undo "
             f"{seen.covered_by[0]}"
         )
     return ""
@@ -121,8 +121,8 @@ def _of_staged(config: Config, ledger: Ledger, row: Replay) -> str:
     if checks and checks[0].verdict != "passed":
         accept = f'rewindow publish {row.replay_id} --accept "REASON"'
         return (
-            "Its gate did not pass: mend what it found and replay the range; or publish it "
-            f"all the same: {accept}"
+            "Its gate did not pass. Correct the cause and replay the range; or publish it anyway: "
+            f"{accept}"
         )
     return ""
 
@@ -138,8 +138,10 @@ def _of_attempt(ledger: Ledger, row: Replay) -> str:
     )
     if last is None or last.outcome is not None or last.host is not None:
         return ""
-    begun = f"Attempt {last.epoch} is starting since {last.began_at:%H:%M:%S} UTC: wait for it"
-    return f"{begun}. Should nothing come of it: rewindow replay --resume {row.replay_id}"
+    begun = (
+        f"Attempt {last.epoch} has been starting since {last.began_at:%H:%M:%S} UTC: wait for it"
+    )
+    return f"{begun}. If it does not start: rewindow replay --resume {row.replay_id}"
 
 
 def cause(message: str) -> str:

@@ -67,7 +67,7 @@ def operator_states(
     if not Table.exists(path):
         raise TableError(
             f'replay "{replay_id}" has no checkpoints',
-            detail="Its staged tables were purged, or it has not begun.",
+            detail="Its staged tables were purged, or it has not started.",
         )
     table = Table.open(path)
     found = load(table, _mark(plan, marks(table), window))
@@ -75,7 +75,7 @@ def operator_states(
     if operator is not None and not wanted:
         raise InputError(
             f'operator "{operator}" of replay "{replay_id}" has no state',
-            hint=f"With a state there are: {', '.join(found.states) or 'none'}.",
+            hint=f"Operators with a state: {', '.join(found.states) or 'none'}.",
         )
     return [_look(name, found.window, state, where or {}, limit) for name, state in wanted.items()]
 

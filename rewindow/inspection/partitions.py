@@ -60,7 +60,7 @@ def operator_partitions(timings: Iterable[GroupTiming]) -> list[OperatorPartitio
         if is_unifier and emitted[operator] > total / len(of_partition):
             advice = (
                 f"{operator} emits {emitted[operator]:,} tuples, more than one of its partitions "
-                "receives: divide the operators downstream into partitions too"
+                "receives: divide the downstream operators into partitions, too"
             )
         found.append(
             OperatorPartitions(

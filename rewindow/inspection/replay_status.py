@@ -245,7 +245,7 @@ def list_replays(
         InputError: the state does not exist.
     """
     if state is not None and state not in list(ReplayState):
-        hint = f"{did_you_mean(state, ReplayState)}There are: {', '.join(ReplayState)}."
+        hint = f"{did_you_mean(state, ReplayState)}Available states: {', '.join(ReplayState)}."
         raise InputError(f'state "{state}" is unknown', hint=hint)
     ledger = Ledger.open(config.ledger_url)
     found = ledger.replays.newest(application, state, limit, without_samples=state is None)

@@ -108,4 +108,7 @@ def describe_unusable(found: Sequence[Unusable], shown: int) -> str:
         f"; {more:,} keys and reasons more" if more > 0 else ""
     )
     subject = "1 tuple has a timestamp" if count == 1 else f"{count:,} tuples have timestamps"
-    return f"{subject} that cannot be, left out of gaps, lag and lateness in event time: {words}"
+    return (
+        f"{subject} that cannot be correct and are left out of gaps, lag and lateness in event "
+        f"time: {words}"
+    )

@@ -64,11 +64,11 @@ def outcome(act: Publication, acts: Sequence[Publication]) -> str:
     same replay.
     """
     if act.withdrawn is not None:
-        return f"given up: {act.withdrawn}"
+        return f"ended without effect: {act.withdrawn}"
     if act.closed_at is None:
-        return "begun, not finished"
+        return "started, not finished"
     if act.kind != PUBLISH:
-        return f"took publication {act.undoes} back"
+        return f"undid publication {act.undoes}"
     undone = []
     # An undo of a later publication of the replay undid this one too.
     for undo in acts:
@@ -76,4 +76,4 @@ def outcome(act: Publication, acts: Sequence[Publication]) -> str:
             continue
         if undo.withdrawn is None and undo.closed_at is not None and undo.undoes >= act.number:
             undone.append(undo.number)
-    return f"taken back by {min(undone)}" if undone else "stands"
+    return f"undone by {min(undone)}" if undone else "stands"

@@ -219,8 +219,8 @@ def _find(config: Config, ledger: Ledger, subject: str, window: str) -> tuple[Re
         known = dict.fromkeys([row.application for row in rows])
         known |= dict.fromkeys([row.replay_id for row in rows])
         raise InputError(
-            f'there is no replay "{subject}", and none of an application of that name',
-            hint=f"{did_you_mean(subject, known)}See those that there are with: rewindow list",
+            f'no replay or application is named "{subject}"',
+            hint=f"{did_you_mean(subject, known)}To list replays: rewindow list",
         )
     holding = []
     for row in candidates:
@@ -229,8 +229,8 @@ def _find(config: Config, ledger: Ledger, subject: str, window: str) -> tuple[Re
             holding.append((row, number))
     if not holding:
         raise InputError(
-            f"window {window} is in no replay of {subject}",
-            hint="See the ranges with: rewindow list",
+            f"window {window} is not in any replay of {subject}",
+            hint="To see the ranges: rewindow list",
         )
     if found is None and (published := _visible(ledger, subject, holding[0][1])):
         return ledger.replays.get(published), holding[0][1]
@@ -338,7 +338,7 @@ def _checkpoint(root: Location, window: int) -> tuple[SavedState, ...]:
 
 def _input(config: Config, stream: str, version: int, window: int) -> WindowInput:
     if not Table.exists(config.windows_table(stream)):
-        return WindowInput(stream, "not there any more")
+        return WindowInput(stream, "no longer exists")
     seals = Table.open(config.windows_table(stream), version)
     found = query(f"select * from w where window_id = {window}", w=seals).to_pylist()
     if not found:

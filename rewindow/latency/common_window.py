@@ -190,7 +190,7 @@ def ended(
         )
     )
     if begin >= end:
-        known = f"There are windows {windows[0]} to {windows[-1]}." if len(windows) else ""
+        known = f"Available windows: {windows[0]} to {windows[-1]}." if len(windows) else ""
         raise InputError("statistics have no row with an end time in these windows", hint=known)
     chosen = slice(begin, end)
     return evaluate(

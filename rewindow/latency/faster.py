@@ -35,7 +35,7 @@ def parse_faster(texts: Sequence[str]) -> dict[str, Fraction]:
     for text in texts:
         match = _FASTER.fullmatch(text)
         if match is None:
-            raise InputError(f'"{text}" is not OPERATOR=FACTORx', hint=_HINT)
+            raise InputError(f'--faster must be OPERATOR=FACTORx, not "{text}"', hint=_HINT)
         if match["name"] in factors:
             raise InputError(f'--faster names operator "{match["name"]}" twice')
         factors[match["name"]] = Fraction(match["factor"])
@@ -110,6 +110,7 @@ def _chosen(layout: Layout, name: str) -> list[int]:
     if not found:
         raise InputError(
             f'operator "{name}" is not in the graph',
-            hint=f"{did_you_mean(name, layout.names)}It has: {', '.join(layout.names)}.",
+            hint=f"{did_you_mean(name, layout.names)}Available operators: "
+            f"{', '.join(layout.names)}.",
         )
     return found

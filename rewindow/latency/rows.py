@@ -128,7 +128,7 @@ def _checked(rows: pa.Table) -> dict[str, Any]:
             cast = column.cast(field.type)
         except pa.ArrowException as error:
             raise InputError(
-                f'column "{name}" of the statistics is {column.type}, it must be {wanted}',
+                f'column "{name}" of the statistics must be {wanted}, not {column.type}',
                 detail=f"{error}.",
             ) from error
         if cast.null_count and not field.nullable:

@@ -451,7 +451,7 @@ def _check_uncovered(connection: Connection, publication: Publication) -> None:
             f'{act.number} (replay "{act.replay_id}", windows {act.range})' for act in later
         )
         raise InputError(
-            f"publication {number} cannot be undone before later ones that overlap it",
+            f"cannot undo publication {number}: later publications overlap it",
             detail=f"Later: {names}.",
             hint=f"Undo the newest first: rewindow undo {later[0].replay_id}",
         )

@@ -356,8 +356,8 @@ def _application_of(module: ModuleType, name: str, parameters: Mapping[str, str]
         ) from error
     if not isinstance(app, Application):
         raise InputError(
-            f'application "{name}" is not there',
-            hint="Its module must hold `app` or `build()`.",
+            f'the file of application "{name}" does not define an application',
+            hint="Define `app` or `build()` in it.",
         )
     if app.name != name:
         raise InputError(f'application "{app.name}" must have the name of its file, {name}')
@@ -371,7 +371,7 @@ def _broken(what: str, error: Exception, path: Path) -> InputError:
     folder = path.parent
     files = {str(path), *map(str, folder.glob("*.py")), *map(str, folder.glob("*/*.py"))}
     line = raised_at(error, files)
-    hint = "Mend it: nothing was created."
+    hint = "Correct it; nothing was created."
     if _asked_for_spark(error):
         hint = "Planning starts no Spark: make columns and functions of Spark inside transform."
     said = f"{type(error).__name__}: {error}".rstrip(": ")

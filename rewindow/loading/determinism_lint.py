@@ -26,7 +26,7 @@ _CLOCK = (
     "reads the clock, which is another one in every replay: take arrived_at, or the window's "
     "time from the context"
 )
-_CHANCE = "is another one in every replay: take rewindow.operators.seeds.random_number"
+_CHANCE = "differs between replays: use rewindow.operators.seeds.random_number"
 _SPREAD = "depends on how Spark divides the rows: number them by a key, or by offset"
 _ORDER = "goes through a set, whose order is another one in every process: put sorted() around it"
 _SPARK_CLOCK = ("current_timestamp", "current_date", "now", "localtimestamp", "curdate")

@@ -155,7 +155,7 @@ def library_operator(name: object) -> type[FrameOperator]:
     if not isinstance(name, str) or name not in known:
         raise InputError(
             f'operator "{name}" is not in the library',
-            hint=f"{did_you_mean(str(name), known)}It has: {', '.join(known)}.",
+            hint=f"{did_you_mean(str(name), known)}Available operators: {', '.join(known)}.",
         )
     kind: type[FrameOperator] = getattr(import_module("rewindow.operators"), name)
     return kind

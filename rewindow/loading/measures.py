@@ -95,8 +95,8 @@ class Measure:
         unknown = sorted(set(_VALUE.findall(text)).difference(known))
         if unknown:
             raise GateError(
-                f'measure "{self.name}" names the value "{unknown[0]}", which nobody has given',
-                detail=f"Known are {', '.join(sorted(known))}.",
+                f'measure "{self.name}" uses the value "{unknown[0]}", which is not set',
+                detail=f"Available values: {', '.join(sorted(known))}.",
                 hint="Correct it, or give it at the application's output: suite_parameters={...}.",
             )
         return _VALUE.sub(lambda found: str(known[found[1]]), text)

@@ -133,7 +133,7 @@ def _expectation_flaws(
                     output,
                     "",
                     value=name,
-                    message=f"{which} uses a value that nobody gives{_perhaps(name, known)}",
+                    message=f"{which} uses a value that is not set{_perhaps(name, known)}",
                 )
 
 

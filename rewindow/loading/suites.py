@@ -197,7 +197,7 @@ def read_suite(folder: Path, name: str) -> Suite:
         known = ", ".join(sorted(names)) or "none"
         raise GateError(
             f'suite "{name}" has no file',
-            detail=f"Looked for {folders[0] / name}.json; suites that are there: {known}.",
+            detail=f"Looked for {folders[0] / name}.json; available suites: {known}.",
             hint="Write the file, or name another suite at the application's output.",
         )
     try:
@@ -213,7 +213,9 @@ def read_suite(folder: Path, name: str) -> Suite:
             detail=f'{path} needs a list "expectations".',
         )
     if suite.get("name") != name:
-        raise GateError(f'suite file "{name}.json" holds a suite of the name "{suite.get("name")}"')
+        raise GateError(
+            f'suite in file "{name}.json" must have the same name, not "{suite.get("name")}"'
+        )
     suite = with_ids(suite)
     if not suite["expectations"]:
         raise GateError(
@@ -267,15 +269,15 @@ def _check_expectation(suite: str, entry: dict[str, Any]) -> None:
     slug = (entry.get("meta") or {}).get("check")
     if not slug or not _SLUG.fullmatch(slug):
         raise GateError(
-            f'expectation "{entry.get("type")}" of suite "{suite}" has no slug in meta.check, '
-            f'found "{slug}"',
-            hint='Write small letters, digits and hyphens, such as "no-repeated-keys"; findings '
-            "are kept by it.",
+            f'expectation "{entry.get("type")}" of suite "{suite}" needs a slug in '
+            f'meta.check, not "{slug}"',
+            hint='Use lower-case letters, digits and hyphens, such as "no-repeated-keys"; findings '
+            "are stored under it.",
         )
     if not entry.get("description"):
         raise GateError(
             f'check "{slug}" of suite "{suite}" has no description',
-            hint="Say in a sentence what should hold.",
+            hint="Describe in a sentence what the check expects.",
         )
     if entry.get("severity", "critical") not in SEVERITIES:
         allowed = ", ".join(SEVERITIES)

@@ -16,8 +16,8 @@ _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _MEANING = {
     "equal": "the same rows, in any order",
     "lost": "b lacks rows that a has",
-    "repeated": "b has rows of a again",
-    "changed": "other rows",
+    "repeated": "b has some rows of a twice",
+    "changed": "different rows",
     "affected": "computed from a state that lacks lost windows or is stale",
     "not verifiable": "computed by an operator that reads outside systems, so not compared",
 }
@@ -71,7 +71,7 @@ def _sides(certificate: Certificate) -> list[tuple[str, str, str]]:
         ("inputs_compared", "input files compared by"),
         ("start_state", "start state"),
         ("table_versions", "table versions"),
-        ("compared", "tables held against ledger and seals"),
+        ("compared", "tables compared with ledger and seals"),
     ):
         compared.append((label, _text(a.get(name)), _text(b.get(name))))
     return compared

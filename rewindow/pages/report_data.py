@@ -207,7 +207,7 @@ def _gate(config: Config, ledger: Ledger, replay_id: str) -> report.Gate | None:
     with reading_json(
         path,
         "gate result",
-        f"Check again, which writes it anew: rewindow check {replay_id}",
+        f"To write it again, check again: rewindow check {replay_id}",
     ):
         outputs = json.loads(path.read_text())["outputs"] if path.is_file() else []
         findings = []

@@ -156,7 +156,7 @@ def _lead(found: GapReport) -> str:
     if found.windows is None:
         return "Nothing of the stream is sealed yet."
     if found.event_lack:
-        return f"Event time was not looked at: {found.event_lack}"
+        return f"Event time was not examined: {found.event_lack}"
     if found.event is None:
         return (
             "The stream has no event time: what is missing is known on the clock of arrivals alone."
@@ -192,7 +192,7 @@ def _facts(found: GapReport) -> list[tuple[str, str]]:
                 present += row.present
         facts.insert(
             0,
-            (f"{present / expected:.2%}" if expected else "–", "of the expected rows are there"),
+            (f"{present / expected:.2%}" if expected else "–", "of the expected rows exist"),
         )
         facts.insert(1, (f"{counts['rows_missing']:,}", "rows missing"))
         facts.append((format_duration(found.event.cadence_us), _source(found.event)))

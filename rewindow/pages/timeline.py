@@ -17,7 +17,7 @@ LANE = 34
 _STRIP = 16
 _KIND_WORDS = {
     "committed": "committed",
-    "repeated": "there twice; readers take one attempt",
+    "repeated": "staged twice; readers see one attempt",
     "lost": "given up",
     "affected": "computed from a state that lacks windows",
 }
@@ -129,8 +129,8 @@ def phases(report: ReplayReport) -> list[tuple[str, str, float]]:
         "start": "start of Spark and of the attempt",
         "compute": "computing and writing files",
         "commit": "commits",
-        "killed": "work that the kill took",
-        "wait": "until the next attempt began",
+        "killed": "work lost in the kill",
+        "wait": "until the next attempt started",
     }
     found["rest"] = max(0.0, _length(report) - sum(found.values()))
     words["rest"] = "the rest"

@@ -203,9 +203,7 @@ def _plan(
         app.checkpoint_windows if request.checkpoint_windows is None else request.checkpoint_windows
     )
     if distance < 1:
-        raise InputError(
-            f"checkpoint distance of {distance} windows is out of range, at least 1 is needed"
-        )
+        raise InputError(f"checkpoint distance must be at least 1 window, not {distance}")
     if request.group_windows is not None and request.group_windows < 1:
         raise InputError(
             f"group size of {request.group_windows} windows is out of range, at least 1 is needed"

@@ -79,6 +79,6 @@ def _no_lock(path: Path, error: OSError) -> ResourceError:
     return ResourceError(
         f'lock "{path}" cannot be taken',
         detail=f"The system says: {error.strerror}. Nothing has been changed.",
-        hint="Look at the rights of its folder and at the space on the disk; a shared file system "
-        "must know flock.",
+        hint="Check the permissions of its folder and the free disk space; a shared file system "
+        "must support flock.",
     )

@@ -66,9 +66,9 @@ def fetch_jars(folder: Path) -> list[str]:
             fetched = Path(work) / "jars" / name
             if _sha256(fetched) != expected[name]:
                 raise ResourceError(
-                    f'jar "{name}" is not the expected one',
+                    f'jar "{name}" has the wrong checksum',
                     detail=f"Its SHA-256 is {_sha256(fetched)}, expected {expected[name]}.",
-                    hint="Look at the mirror that Ivy is set to; nothing was kept.",
+                    hint="Check the mirror that Ivy uses. The jar was not stored.",
                 )
             os.replace(fetched, folder / name)
     return wanted

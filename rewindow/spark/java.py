@@ -81,7 +81,7 @@ def check_limits(heap: str) -> None:
     if 0 <= soft < OPEN_FILES_MIN:
         if 0 <= hard < OPEN_FILES_MIN:
             raise ResourceError(
-                f"limit of {hard} open files is too low, Spark needs at least {OPEN_FILES_MIN}",
+                f"limit of open files must be at least {OPEN_FILES_MIN} for Spark, not {hard}",
                 detail="Nothing has been started.",
                 hint="Raise it where the shell or the service is set up: ulimit -n "
                 f"{OPEN_FILES_MIN}",
@@ -112,7 +112,7 @@ def heap_bytes(text: str) -> int:
     if not found:
         raise InputError(
             f'memory "{text}" cannot be read',
-            hint='Write a number and a unit, such as "2g" or "512m".',
+            hint='Use a number and a unit, such as "2g" or "512m".',
         )
     return int(found[1]) * _UNITS[found[2] or "m"]
 

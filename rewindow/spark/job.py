@@ -50,7 +50,7 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
         stopped = Interrupted(
             "stopped by the user",
             detail="What was committed is kept.",
-            hint="Run it again to go on.",
+            hint="Run it again to continue.",
         )
         outcome = {
             "exit_code": stopped.exit_code,
@@ -140,7 +140,9 @@ class StopRequest:
         if self.asked:
             os._exit(130)
         self.asked = True
-        logger.info("stopping at the end of this commit group; once more to stop at once")
+        logger.info(
+            "stopping at the end of this commit group; press Ctrl-C again to stop immediately"
+        )
 
     def __call__(self) -> bool:
         return self.asked

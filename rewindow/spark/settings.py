@@ -289,5 +289,5 @@ def _refuse_contradiction(given: Mapping[str, str], needed: Mapping[str, str]) -
             raise InputError(
                 f'setting "spark.conf.{name}" is {given[name]}, and the recovery mode needs '
                 f"{value}",
-                hint="Take it out of rewindow.toml.",
+                hint="Remove it from rewindow.toml.",
             )

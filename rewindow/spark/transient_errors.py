@@ -118,8 +118,8 @@ def hint_on(error: BaseException) -> str:
     if not _FULL.search(text):
         return ""
     return (
-        "Make room on the disk, or move the state folder (REWINDOW_STATE), and run it again: "
-        "it goes on where it was."
+        "Free disk space, or move the state folder (REWINDOW_STATE), and run it again: it "
+        "continues where it stopped."
     )
 
 

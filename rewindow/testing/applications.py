@@ -97,7 +97,7 @@ def run_application(  # noqa: PLR0913 - each is an option of the verb
     if unknown:
         raise InputError(
             f'application "{app.name}" reads no stream "{unknown[0]}"',
-            hint=f"It reads: {', '.join(app.streams)}.",
+            hint=f"Available streams: {', '.join(app.streams)}.",
         )
     streams = {name: _recorded(app, name, inputs.get(name, {})) for name in app.streams}
     containers = containers_of(app, Mode.parse(mode))
@@ -116,7 +116,7 @@ def run_application(  # noqa: PLR0913 - each is an option of the verb
         raise InputError(
             f'application "{app.name}" has {len(containers)} containers, but simulated crashes '
             "need a single one",
-            hint="Leave the crashes out, or test them with a replay: rewindow replay --crash",
+            hint="Remove the crashes, or test them with a replay: rewindow replay --crash",
         )
     ports = {}
     states = {}
@@ -214,8 +214,8 @@ def _as_tuple(row: Any, stream: str, names: Sequence[str]) -> tuple[Any, ...]:
     values = tuple(row) if isinstance(row, list | tuple) else (row,)
     if len(values) != len(names):
         raise InputError(
-            f'a tuple of stream "{stream}" has {len(values)} values, its columns are '
+            f'a tuple of stream "{stream}" has {len(values)} values, but its columns are '
             f"{', '.join(names) or 'not known'}",
-            hint="Give mappings from column to value.",
+            hint="Pass mappings from column to value.",
         )
     return values

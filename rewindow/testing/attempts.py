@@ -238,7 +238,7 @@ def set_partitions(app: Application, partitions: Mapping[str, int]) -> None:
         if name not in app.nodes:
             raise InputError(
                 f'application "{app.name}" has no operator "{name}"',
-                hint=f"It has: {', '.join(app.nodes)}.",
+                hint=f"Available operators: {', '.join(app.nodes)}.",
             )
         node = app.nodes[name]
         attribute: dict[str, Any] = {"spread" if node.spread else "partitions": count}

@@ -85,8 +85,8 @@ def run_operator(  # noqa: PLR0913 - each is an option of the verb
     unknown = sorted(set(inputs) - set(operator.input_ports()))
     if unknown:
         raise InputError(
-            f'there is no input port "{unknown[0]}"',
-            hint=f"There are: {', '.join(operator.input_ports())}.",
+            f'the operator has no input port "{unknown[0]}"',
+            hint=f"Available input ports: {', '.join(operator.input_ports())}.",
         )
     app = Application(
         "test",
@@ -277,12 +277,12 @@ def windows_of(inputs: Tuples, asked: tuple[int, int] | None) -> WindowRange:
     for window in found:
         if not isinstance(window, int):
             raise InputError(
-                f"window {window!r} of a test is not a whole number",
-                hint="Write {7: [...]}, by window id.",
+                f"window of a test must be an integer, not {window!r}",
+                hint="Use window ids as keys, such as {7: [...]}.",
             )
     if not found:
         raise InputError(
-            "there is no tuple, so the windows cannot be told from them",
-            hint="Give windows=(FIRST, LAST).",
+            "windows are required, because the inputs have no tuples",
+            hint="Pass windows=(FIRST, LAST).",
         )
     return WindowRange(min(found), max(found))

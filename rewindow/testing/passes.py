@@ -511,7 +511,7 @@ def _tuple(port: str, columns: Columns, given: Any) -> tuple[Any, ...]:
     values = tuple(given) if isinstance(given, list | tuple) else (given,)
     if len(values) != len(names):
         raise InputError(
-            f'port "{port}" has {len(names)} columns ({", ".join(names)}), a tuple has '
+            f'port "{port}" has {len(names)} columns ({", ".join(names)}), but a tuple has '
             f"{len(values)} values"
         )
     return values

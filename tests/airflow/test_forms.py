@@ -71,7 +71,7 @@ def test_run_that_requests_other_properties_than_it_planned_is_rejected() -> Non
     reject_other_options(plan, {})
     with pytest.raises(
         InputError,
-        match=r"has properties \{'half.least': '3'\}, asked for is \{'half.least': '4'\}",
+        match=r"has properties \{'half.least': '3'\}, but the run requests \{'half.least': '4'\}",
     ):
         reject_other_options(plan, {"properties": "half.least=4"})
 
@@ -80,7 +80,9 @@ def test_run_may_repeat_the_mode_that_it_has_planned_and_no_other() -> None:
     mode = Mode.AT_LEAST_ONCE
     plan = cast(Plan, SimpleNamespace(replay_id="one", given=[], asked_mode=mode))
     reject_other_options(plan, {"mode": "at_least_once"})
-    with pytest.raises(InputError, match="has mode at_least_once, asked for is exactly_once"):
+    with pytest.raises(
+        InputError, match="has mode at_least_once, but the run requests exactly_once"
+    ):
         reject_other_options(plan, {"mode": "exactly_once"})
 
 
@@ -154,7 +156,7 @@ def test_form_accepts_all_unpublished_windows_instead_of_a_range() -> None:
     field = replay_params(["a"])["range_as"].dump()
     assert (
         field["schema"]["values_display"]["unpublished"]
-        == "all that is sealed and not yet published"
+        == "all sealed windows that are not published"
     )
     with pytest.raises(Exception, match="range_as"):
         filled(range_as="published")

@@ -83,8 +83,8 @@ def job(
 
 ENDINGS = [
     ("leave(2)", AirflowFailException, "bad input"),
-    ("leave(65, retryable=False)", AirflowFailException, "not to be tried again"),
-    ("leave(75, retryable=True)", AirflowException, "may be tried again"),
+    ("leave(65, retryable=False)", AirflowFailException, "failed, no retry"),
+    ("leave(75, retryable=True)", AirflowException, "failed, can be retried"),
     ("leave(130, retryable=False)", AirflowFailException, "interrupted"),
     ("leave(1, retryable=True)", AirflowException, "exit code 1"),
     ("os.kill(os.getpid(), 9)", AirflowException, "killed by signal 9"),

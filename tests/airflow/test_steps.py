@@ -71,7 +71,7 @@ def test_approver_reads_what_the_publication_would_have_to_accept(config: Config
     assert all(line in asked for line in against)
     assert 'rewindow publish lossy --accept "REASON"' in asked
     assert Ledger.open(config.ledger_url).checks.acceptances("lossy") == []
-    assert "will refuse it" not in question("good", "app", "a drill", objections("good"))
+    assert "will reject it" not in question("good", "app", "a drill", objections("good"))
 
 
 def test_approval_question_is_not_a_template(

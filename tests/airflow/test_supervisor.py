@@ -357,7 +357,7 @@ def test_port_in_use_is_rejected_and_nothing_is_started(tmp_path: Path) -> None:
 
 
 def test_port_out_of_range_is_bad_input(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="allowed is 1 to 65535"):
+    with pytest.raises(InputError, match="port must be from 1 to 65535"):
         supervisor.up(Config.load(state=tmp_path), port=70000)
 
 

@@ -102,7 +102,7 @@ def test_replay_under_a_later_publication_is_shown_as_covered_until_its_undo(
     text = command("status", "first")[1]
     assert (
         "published, covered by second, part" in text
-        and "undo the newest first: rewindow undo second" in text
+        and "undo the newest publication first: rewindow undo second" in text
     )
     text = command("list")[1]
     assert (
@@ -120,7 +120,7 @@ def test_replay_under_a_later_publication_is_shown_as_covered_until_its_undo(
     for name in ("second", "part"):
         assert command("undo", name)[0] == 0
     assert json.loads(command("status", "first", "--json")[1])["covered_by"] == []
-    assert "Take it back with: rewindow undo first" in command("status", "first")[1]
+    assert "To undo the publication: rewindow undo first" in command("status", "first")[1]
 
 
 @pytest.mark.usefixtures("replays")
@@ -142,9 +142,7 @@ def test_diff_against_published_is_an_error_with_a_hint_when_nothing_is_publishe
     assert command("undo", "part")[0] == 0
     code, text, errors = command("certify", "part", "published")
     assert (code, text) == (2, "")
-    assert (
-        'Detail: The undo of replay "part" took publication 1 back, as publication 2, 20' in errors
-    )
+    assert 'Detail: The undo of replay "part" undid publication 1, as publication 2, 20' in errors
     assert "rewindow publish part" in errors
 
 
@@ -156,10 +154,11 @@ def test_second_undo_reports_the_action_that_already_did_it(command: Command) ->
         in command("publish", "first")[1]
     )
     assert command("undo", "first")[1].startswith(
-        "undone. Publish it again with: rewindow publish first"
+        "undone. To publish it again: rewindow publish first"
     )
     assert (
-        "it was undone already, as publication 2. Publish it again" in command("undo", "first")[1]
+        "it was undone already, as publication 2. To publish it again"
+        in command("undo", "first")[1]
     )
 
 
@@ -256,7 +255,7 @@ def test_attempt_without_a_process_is_distinguished_from_a_running_one(
         process_identity=process_identity(group),
     )
     text = command("status", "one")[1]
-    assert "It runs" in text and "no outcome" not in text
+    assert "It is running" in text and "no outcome" not in text
     assert "its process" not in command("list")[1]
     ledger.attempts.next_epoch("one")
     ledger.attempts.begin(
@@ -314,7 +313,9 @@ def test_unfinished_abandoned_and_undone_actions_are_listed_with_their_outcome(
     with pytest.raises(KeyboardInterrupt):
         begin(config, "first", crash=dies)
     text = command("status", "first")[1]
-    assert "begun, not finished" in text and "give it up: rewindow publish first --withdraw" in text
+    assert (
+        "started, not finished" in text and "withdraw it: rewindow publish first --withdraw" in text
+    )
     assert command("publish", "first", "--withdraw")[0] == 0
     assert "Next: rewindow publish first" in command("status", "first")[1]
     publish(command, "first")
@@ -322,12 +323,12 @@ def test_unfinished_abandoned_and_undone_actions_are_listed_with_their_outcome(
     assert code == 0 and "can be undone for" not in text
     found = json.loads(command("status", "first", "--json")[1])["publications"]
     assert [(act["number"], act["kind"], act["outcome"]) for act in found] == [
-        (4, "undo", "took publication 3 back"),
-        (3, "publish", "taken back by 4"),
-        (2, "withdraw", "took publication 1 back"),
-        (1, "publish", "given up: withdrawn on request"),
+        (4, "undo", "undid publication 3"),
+        (3, "publish", "undone by 4"),
+        (2, "withdraw", "undid publication 1"),
+        (1, "publish", "ended without effect: withdrawn on request"),
     ]
-    assert "publish 3 of first: taken back by 4" in command("why", "first", "100")[1]
+    assert "publish 3 of first: undone by 4" in command("why", "first", "100")[1]
 
 
 @pytest.mark.usefixtures("replays")
@@ -352,7 +353,7 @@ def test_abandoned_replay_shows_its_reason_everywhere_and_keeps_it(command: Comm
     (entry,) = json.loads(command("list", "--state", "abandoned", "--json")[1])
     assert (entry["message"], entry["attempts"]) == ("wrong code", 1)
     text = command("why", "first", "100")[1]
-    assert "why abandoned: wrong code" in text and "flights  not there any more" in text
+    assert "why abandoned: wrong code" in text and "flights  no longer exists" in text
     page = command("status", "first", "--page")[1].strip()
     assert "Why it is abandoned: wrong code" in Path(page).read_text()
     errors = command("publish", "first")[2]
@@ -366,7 +367,7 @@ def test_hint_does_not_recommend_publishing_an_unpublishable_replay(
 ) -> None:
     publish(command, "first")
     shutil.rmtree(config.replay_root("first") / "checkpoints")
-    assert "Take it back with: rewindow undo first" in command("status", "first")[1]
+    assert "To undo the publication: rewindow undo first" in command("status", "first")[1]
     words = (
         "Its staged tables were purged. To publish its range, compute it again: rewindow "
         "replay app --first 100"
@@ -395,7 +396,7 @@ def test_starting_attempt_is_awaited(config: Config, command: Command) -> None:
     ledger.attempts.next_epoch("one")
     text = command("status", "one")[1]
     assert (
-        "Attempt 1 is starting since" in text and "wait for it. Should nothing come of it" in text
+        "Attempt 1 has been starting since" in text and "wait for it. If it does not start" in text
     )
 
 

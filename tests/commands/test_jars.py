@@ -59,5 +59,5 @@ def test_jars_rejects_a_jar_with_a_wrong_checksum_and_stores_nothing(
 ) -> None:
     monkeypatch.setitem(WHOLE, "delta-a-1.0.jar", b"something else")
     assert _run(tmp_path) != 0
-    assert 'jar "delta-a-1.0.jar" is not the expected one' in capsys.readouterr().err
+    assert 'jar "delta-a-1.0.jar" has the wrong checksum' in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

@@ -85,11 +85,11 @@ def test_table_lists_operators_and_paths(live: Command) -> None:
     [
         (("--faster", "count=0x"), 'operator "count" cannot be 0 times as fast'),
         (("--faster", "cuont=2x"), 'operator "cuont" is not in the graph'),
-        (("--faster", "count"), '"count" is not OPERATOR=FACTORx'),
+        (("--faster", "count"), '--faster must be OPERATOR=FACTORx, not "count"'),
         (("--at", "noon"), 'time "noon" cannot be read'),
         (("--at", "2023-11-14"), "no statistics were received up to 2023-11-14"),
         (("--at", "2023-11-14", "--page"), "--at cannot be combined"),
-        (("--first", "1", "--last", "2"), "There are windows 3400000001 to"),
+        (("--first", "1", "--last", "2"), "Available windows: 3400000001 to"),
         (("--first", "2", "--last", "1"), "window range is empty: first 2 is after last 1"),
     ],
 )

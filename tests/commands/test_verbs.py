@@ -71,8 +71,8 @@ def test_status_page_prints_the_path_of_the_replay_page(run: Command) -> None:
     ("arguments", "code", "words"),
     [
         (("status", "nosuch"), 2, 'replay "nosuch" is unknown'),
-        (("why", "nosuch", 1), 2, 'no replay "nosuch"'),
-        (("why", "one", LAST + 1), 2, "is in no replay of one"),
+        (("why", "nosuch", 1), 2, 'no replay or application is named "nosuch"'),
+        (("why", "one", LAST + 1), 2, "is not in any replay of one"),
         (("list", "--state", "nosuch"), 2, 'state "nosuch" is unknown'),
         (("certify", "one", "nosuch"), 2, 'replay "nosuch" is unknown'),
         (("certify", "one", "one", "--first", FIRST), 2, "both --first and --last"),

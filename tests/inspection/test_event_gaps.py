@@ -197,7 +197,12 @@ def test_gaps_report_arrival_times_when_event_time_cannot_be_analyzed(tmp_path: 
     for name, rows, more, words in [
         ("a", STEADY[:1], {}, "no key has two tuples"),
         ("b", [], {}, "no key has two tuples"),
-        ("c", [("a", n, n * n / 100, 1.0) for n in range(90)], {}, "at no steady pace"),
+        (
+            "c",
+            [("a", n, n * n / 100, 1.0) for n in range(90)],
+            {},
+            "do not arrive at regular intervals",
+        ),
         ("d", STEADY, {"event_at": "k"}, "is string, not a timestamp"),
         ("e", STEADY, {"event_at": "k", "interval": "5 s"}, "is string, not a timestamp"),
     ]:
@@ -410,4 +415,4 @@ def test_report_whose_counts_do_not_balance_fails(options: tuple[str, ...]) -> N
         text=True,
         check=False,
     )
-    assert done.returncode == 1 and "report of gaps does not balance" in done.stderr
+    assert done.returncode == 1 and "counts of the gap report do not add up" in done.stderr

@@ -227,7 +227,7 @@ def test_time_outside_of_holes_equals_a_naive_count(
 def test_invalid_interval_is_rejected(tmp_path: Path) -> None:
     # Rules: H20
     # Zero does not mean no interval.
-    with pytest.raises(InputError, match="interval is 0 us"):
+    with pytest.raises(InputError, match="interval must be greater than zero, not 0 us"):
         gaps(recorded(tmp_path, {0: 1}, [("a", 5.0)], "10 s"), "s", interval_us=0)
 
 
@@ -351,11 +351,11 @@ def test_reversed_range_is_rejected_with_its_ends_exchanged_in_the_hint(tmp_path
         gaps(config, "s", from_time="1970-01-01T00:01:25Z", to_time="1970-01-01T00:00:33Z")
     assert (
         refused.value.hint
-        == "Exchange the two ends: --from 1970-01-01T00:00:33Z --to 1970-01-01T00:01:25Z"
+        == "Swap the two ends: --from 1970-01-01T00:00:33Z --to 1970-01-01T00:01:25Z"
     )
     with pytest.raises(RangeError) as refused:
         gaps(config, "s", 8, 3)
-    assert refused.value.hint == "Exchange the two ends: --first 3 --last 8"
+    assert refused.value.hint == "Swap the two ends: --first 3 --last 8"
 
 
 def test_null_key_differs_from_a_key_that_is_the_text_none(tmp_path: Path) -> None:

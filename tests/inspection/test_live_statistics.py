@@ -113,7 +113,7 @@ def test_values_that_are_not_finite_are_left_out_of_further_columns(tmp_path: Pa
 
 
 def test_stream_without_statistics_fails_with_the_setting(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="does not hold the statistics") as error:
+    with pytest.raises(InputError, match="does not have the statistics") as error:
         read_live_statistics(Config(state=tmp_path), "flights")
     assert "[streams.flights]" in error.value.hint
     stats: Any = {"source": "s", "arrived_at": "at", "statistics_of": "g.json"}

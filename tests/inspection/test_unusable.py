@@ -46,8 +46,8 @@ def test_unusable_tuples_are_counted_by_key_and_reason(tmp_path: Path) -> None:
         ("k=c", "bad_type", 1_000_000, 1, 2),
     ]
     assert describe_unusable(report.unusable, 2) == (
-        "4 tuples have timestamps that cannot be, left out of gaps, lag and lateness in event "
-        "time: "
+        "4 tuples have timestamps that cannot be correct and are left out of gaps, lag and "
+        "lateness in event time: "
         "k=b all 2 a thousand times too small; k=a 1 of 9 more than a day ahead of their arrival; "
         "1 keys and reasons more"
     )

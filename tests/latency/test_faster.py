@@ -141,11 +141,11 @@ def moved(reference: Reference, window: int, name: str) -> dict[Any, int]:
         ("C=0x", 'operator "C" cannot be 0 times as fast'),
         ("C=0.5x", 'operator "C" cannot be 1/2 times as fast'),
         ("X=2x", 'operator "X" is not in the graph'),
-        ("C", '"C" is not OPERATOR=FACTORx'),
-        ("C=-2x", '"C=-2x" is not OPERATOR=FACTORx'),
-        ("C=nan", '"C=nan" is not OPERATOR=FACTORx'),
-        ("C=1e9x", '"C=1e9x" is not OPERATOR=FACTORx'),
-        ("=2x", '"=2x" is not OPERATOR=FACTORx'),
+        ("C", 'must be OPERATOR=FACTORx, not "C"'),
+        ("C=-2x", 'must be OPERATOR=FACTORx, not "C=-2x"'),
+        ("C=nan", 'must be OPERATOR=FACTORx, not "C=nan"'),
+        ("C=1e9x", 'must be OPERATOR=FACTORx, not "C=1e9x"'),
+        ("=2x", 'must be OPERATOR=FACTORx, not "=2x"'),
     ],
 )
 def test_wrong_factor_fails_with_the_reason(text: str, words: str) -> None:

@@ -82,7 +82,7 @@ def test_shipped_suites_have_no_flaw(settings: Config) -> None:
         ),
         (
             expect(kwargs={"column": "flights", "max_value": {"$PARAMETER": "window"}}),
-            'nobody gives, perhaps "windows"',
+            'is not set, perhaps "windows"',
         ),
         (expect(severity="fatal"), 'has severity "fatal"'),
         (
@@ -90,7 +90,7 @@ def test_shipped_suites_have_no_flaw(settings: Config) -> None:
             'measure "flights" of suite "delays" cannot be computed',
         ),
         (measure("flights", "sum(flights"), "ParserError"),
-        (measure("flights", "sum({fligths})"), 'names the value "fligths", which nobody has given'),
+        (measure("flights", "sum({fligths})"), 'uses the value "fligths", which is not set'),
         (measure("more", {"sql": "select 1 as value from output"}, "row_measures"), "window_id"),
         (
             measure("more", {"sql": "select 1", "inputs": ["fights"]}, "row_measures"),

@@ -84,12 +84,15 @@ def test_missing_ids_are_generated_for_a_hand_written_suite(tmp_path: Path) -> N
         ("{", "is not JSON"),
         ({"name": "mine"}, "is not a suite"),
         ([1], "is not a suite"),
-        ({"name": "other", "expectations": [GOOD]}, 'holds a suite of the name "other"'),
+        (
+            {"name": "other", "expectations": [GOOD]},
+            'must have the same name, not "other"',
+        ),
         ({"name": "mine", "expectations": []}, 'suite "mine" checks nothing'),
-        ({"name": "mine", "expectations": [{**GOOD, "meta": {}}]}, "has no slug in meta.check"),
+        ({"name": "mine", "expectations": [{**GOOD, "meta": {}}]}, "needs a slug in meta.check"),
         (
             {"name": "mine", "expectations": [{**GOOD, "meta": {"check": "No Loss"}}]},
-            'found "No Loss"',
+            'meta.check, not "No Loss"',
         ),
         (
             {"name": "mine", "expectations": [{**GOOD, "description": ""}]},

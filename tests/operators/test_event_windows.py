@@ -566,7 +566,7 @@ def test_event_windows_reject_unknown_aggregates_columns_and_foreign_state(
     for words, aggregates, more in (
         ("aggregates is empty", {}, {}),
         ("has an unknown function", {"x": ("first", "value")}, {}),
-        ("cannot be read: sum.nothing.", {"x": ("sum", "nothing")}, {}),
+        ("is not a valid expression: sum.nothing.", {"x": ("sum", "nothing")}, {}),
         ("has no column town", n, {"keys": ["town"]}),
         ("need aggregates that can be merged", {"x": ("median", "value")}, {"windows": again}),
         ("would appear twice", {"country": ("count", "*")}, {"keys": ["country"]}),

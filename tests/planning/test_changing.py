@@ -86,9 +86,9 @@ def test_tables_and_ledger_have_the_same_plan_after_a_property_change(
             "0",
             None,
             InputError,
-            "\"weighed.factor\" cannot be '0': it must be greater than",
+            "cannot set property \"weighed.factor\" to '0': it must be greater than",
         ),
-        ("weighed.factor", "many", None, InputError, "cannot be 'many'"),
+        ("weighed.factor", "many", None, InputError, "to 'many': it must be"),
         (
             "weighed.factor",
             "3",

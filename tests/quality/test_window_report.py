@@ -187,7 +187,7 @@ def test_row_measures_use_only_the_attempt_that_readers_see(staged: StagedReplay
         ),
         (
             Measure("odd", "count(*) filter (where flights > {most})"),
-            'names the value "most", which nobody has given',
+            'uses the value "most", which is not set',
         ),
         (
             Measure(

@@ -38,7 +38,7 @@ def test_low_open_file_limit_is_rejected_before_anything_starts(
 ) -> None:
     # Spark would wait forever.
     said = submit(tmp_path, "RLIMIT_NOFILE", hard, hard)
-    assert f"limit of {hard} open files is too low, Spark needs at least 1024" in said
+    assert f"limit of open files must be at least 1024 for Spark, not {hard}" in said
     assert "ulimit -n 1024" in said
 
 

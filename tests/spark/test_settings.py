@@ -185,7 +185,7 @@ def test_damaged_jar_is_downloaded_again_and_a_wrong_one_is_discarded(
 
     (config.jars / name).write_bytes(b"hal")
     resolve(b"evil")
-    with pytest.raises(ResourceError, match="is not the expected one"):
+    with pytest.raises(ResourceError, match="has the wrong checksum"):
         jars.fetch_jars(config.jars)
     assert (config.jars / name).read_bytes() == b"hal"
     resolve(b"good")

@@ -237,7 +237,7 @@ def test_invalid_run_is_rejected() -> None:
         run_application(leaders(), {"visits": {1: []}})
     with pytest.raises(
         InputError,
-        match='a tuple of stream "clicks" has 1 values, its columns are user, count',
+        match='a tuple of stream "clicks" has 1 values, but its columns are user, count',
     ):
         run_application(leaders(), {"clicks": {1: ["ann"]}})
     with pytest.raises(

@@ -427,7 +427,7 @@ def test_invalid_operator_is_reported_before_anything_is_called() -> None:
     assert ("a", "the port has no column name for its key") in found
     assert ("b", "an input port of a tuple operator needs a schema") in found
     assert any(path == "limit" for path, _ in found)
-    with pytest.raises(InputError, match='there is no input port "visits"'):
+    with pytest.raises(InputError, match='the operator has no input port "visits"'):
         run_operator(Totals(), {"visits": {}})
     with pytest.raises(InputError, match='port "clicks" has no column "name"'):
         run_operator(Totals(), {"clicks": {1: [{"name": "a"}]}})
@@ -436,7 +436,7 @@ def test_invalid_operator_is_reported_before_anything_is_called() -> None:
         match='column "count" of input port "clicks", window 3, must be int64, not str',
     ):
         run_operator(Totals(), {"clicks": {3: [("a", "many")]}})
-    with pytest.raises(InputError, match="window '1' of a test is not a whole number"):
+    with pytest.raises(InputError, match="window of a test must be an integer, not '1'"):
         run_operator(Totals(), {"clicks": {"1": [("a", 1)]}})  # type: ignore[dict-item]
     with pytest.raises(
         InputError,
