@@ -142,7 +142,9 @@ def test_diff_against_published_is_an_error_with_a_hint_when_nothing_is_publishe
     assert command("undo", "part")[0] == 0
     code, text, errors = command("certify", "part", "published")
     assert (code, text) == (2, "")
-    assert 'Detail: The undo of replay "part" took publication 1 back, as publication 2, 20' in errors
+    assert (
+        'Detail: The undo of replay "part" took publication 1 back, as publication 2, 20' in errors
+    )
     assert "rewindow publish part" in errors
 
 
