@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import pyarrow as pa
+from pydantic import PlainSerializer
 
 from rewindow.names import quoted_column
 from rewindow.spark.functions import F
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
@@ -75,3 +77,7 @@ def floor_div(value: Column, divisor: int) -> Column:
 def type_texts(columns: pa.Schema) -> dict[str, str]:
     """Returns the type of each column by its name, as text."""
     return dict(zip(columns.names, map(str, columns.types), strict=True))
+
+
+Columns = Annotated[pa.Schema, PlainSerializer(type_texts)]
+"""Columns of an input port; in an application they are set from the stream that feeds it."""

@@ -483,7 +483,7 @@ def test_tuple_on_the_watermark_and_a_fired_end_is_in_the_usual_number_of_window
         "timestamp_seconds(arrived) AS arrived_at",
         "timestamp_seconds(at) AS at",
     )
-    classified = lateness({"clicks": frame}, TIME.model_copy(update={"lag": 0}))
+    classified = lateness({"clicks": frame}, TIME.model_copy(update={"lag_us": 0}))
     assert {row["_rw_outcome"] for row in classified.tuples["clicks"].collect()} == {"on_time"}
     for slide, wanted in (
         (10, [(0, 10, 1), (10, 20, 2)]),
@@ -507,7 +507,7 @@ def test_late_tuples_name_the_windows_that_they_missed(spark: SparkSession) -> N
     # Rules: E5, E20
     classified = lateness(
         {"clicks": clicks(spark)},
-        TIME.model_copy(update={"lag": 0}),
+        TIME.model_copy(update={"lag_us": 0}),
         start_us=0,
         end_us=40_000_000,
     )

@@ -171,7 +171,7 @@ def test_look_back_is_inclusive_and_older_sources_yield_null(spark: SparkSession
         ({"look_back": "long"}, 'duration "long" cannot be read'),
         (
             {"look_back": 60, "columns": {"a": {"method": "seasonal", "periods": [50, 100]}}},
-            "column a has a period of 100 s, which is longer than look_back, 60 s",
+            "column a has a period of 100 s, which is longer than look_back, 1 min",
         ),
     ],
 )

@@ -9,12 +9,12 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
-from pydantic import field_serializer, model_validator
+from pydantic import model_validator
 
 from rewindow.application import Application, FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.application.error_tuples import DETAIL, REASON
 from rewindow.names import check_name, quoted_column
-from rewindow.operators.columns import floor_div, type_texts
+from rewindow.operators.columns import Columns, floor_div
 from rewindow.operators.durations import Duration
 from rewindow.operators.event_time.lateness import (
     ADDED,
@@ -70,7 +70,7 @@ class EventTimeOperator(FrameOperator):
 
     state_reads_outputs = False
 
-    columns: pa.Schema
+    columns: Columns
     streams: tuple[str, ...] = ()
     event_at: str
     unit: Literal["us", "ms", "s"] = "us"
@@ -81,10 +81,6 @@ class EventTimeOperator(FrameOperator):
     idle_timeout: Duration = None
     arrived_at: str = "arrived_at"
     tie: Literal["tuple_first", "tick_first"] = "tuple_first"
-
-    @field_serializer("columns")
-    def _columns_as_text(self, columns: pa.Schema) -> dict[str, str]:
-        return type_texts(columns)
 
     @model_validator(mode="after")
     def _check_time(self) -> Self:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
-from pydantic import ValidationError, field_serializer, model_validator
+from pydantic import ValidationError, model_validator
 
 from rewindow.application import FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.application.error_tuples import DETAIL, EMITTED, REASON
 from rewindow.names import quoted_column
-from rewindow.operators.columns import WINDOW, to_us, type_texts
+from rewindow.operators.columns import WINDOW, Columns, to_us
 from rewindow.operators.durations import Duration, duration_us
 from rewindow.operators.event_time.lateness import BAD_TYPE, FAR_FUTURE, NULL_TS, refused_because
 from rewindow.operators.event_time.timestamp_checks import is_shrunk
@@ -113,7 +113,7 @@ class FillGaps(FrameOperator):
     Rules: G34 to G36, X34
     """
 
-    columns: pa.Schema
+    columns: Columns
     event_at: str
     step: Any
     zone: str | None = None
@@ -131,10 +131,6 @@ class FillGaps(FrameOperator):
     max_ahead: Duration = "1 day"
     arrived_at: str = "arrived_at"
     look_back: Duration = None
-
-    @field_serializer("columns")
-    def _columns_as_text(self, columns: pa.Schema) -> dict[str, str]:
-        return type_texts(columns)
 
     @model_validator(mode="after")
     def _check_properties(self) -> Self:

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
-from pydantic import field_serializer, model_validator
+from pydantic import model_validator
 
 from rewindow.application import FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.names import BOOKKEEPING, POSITION_COLUMNS, quoted_column
-from rewindow.operators.columns import type_texts
+from rewindow.operators.columns import Columns
 from rewindow.operators.heartbeat.function import (
     ADDED,
     EMISSION,
@@ -83,11 +83,7 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
     Rules: H1 to H14, H63
     """
 
-    columns: pa.Schema
-
-    @field_serializer("columns")
-    def _columns_as_text(self, columns: pa.Schema) -> dict[str, str]:
-        return type_texts(columns)
+    columns: Columns
 
     @model_validator(mode="after")
     def _check_columns(self) -> Self:

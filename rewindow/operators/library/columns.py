@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pydantic import PlainSerializer
 
 from rewindow.application import FrameOperator, InputPort
 from rewindow.names import BOOKKEEPING, did_you_mean
-from rewindow.operators.columns import WINDOW, type_texts
+from rewindow.operators.columns import WINDOW, Columns
 from rewindow.sequences import names_of, not_named, repeated_names
 from rewindow.spark.columns import named_columns
 
@@ -41,8 +40,6 @@ _CHANGING = re.compile(
 )
 """Functions whose values differ from run to run, and window functions, which would see where a
 commit group ends."""
-Columns = Annotated[pa.Schema, PlainSerializer(type_texts)]
-"""Columns of an input port; in an application they are set from the stream that feeds it."""
 
 
 class ColumnsOperator(FrameOperator):

@@ -13,9 +13,9 @@ from pydantic import Field, model_validator
 
 from rewindow.application import InputPort, OperatorContext, OutputPort
 from rewindow.names import BOOKKEEPING
-from rewindow.operators.columns import WINDOW, to_us
+from rewindow.operators.columns import WINDOW, Columns, to_us
 from rewindow.operators.durations import Duration
-from rewindow.operators.library.columns import ROWS, Columns, ColumnsOperator, check_twice
+from rewindow.operators.library.columns import ROWS, ColumnsOperator, check_twice
 from rewindow.operators.library.order import (
     OFFSET,
     no_nulls,

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
-from pydantic import field_serializer, model_validator
+from pydantic import model_validator
 
 from rewindow.application import FrameOperator, InputPort, OperatorContext, OutputPort
-from rewindow.operators.columns import WINDOW, type_texts
+from rewindow.operators.columns import WINDOW, Columns
 from rewindow.operators.merge.function import (
     EMISSION,
     RELEASED_AT,
@@ -53,15 +53,11 @@ class Merge(FrameOperator):
     Rules: H59
     """
 
-    columns: pa.Schema
+    columns: Columns
     ports: tuple[str, ...] = ("left", "right")
     event_at: str
     arrived_at: str = "arrived_at"
     order_by: tuple[str, ...] = ("offset",)
-
-    @field_serializer("columns")
-    def _columns_as_text(self, columns: pa.Schema) -> dict[str, str]:
-        return type_texts(columns)
 
     @model_validator(mode="after")
     def _check_properties(self) -> Self:
