@@ -19,8 +19,9 @@ from rewindow.version import VERSION
 VERBS = {
     "init": "Start a project in this folder, from a sample file.",
     "record": "Record new tuples of a stream, and seal its windows.",
-    "validate": "Report everything that is wrong with an application, and show its graph.",
-    "check-determinism": "Compute a sample of windows in several ways, and compare every port.",
+    "validate": "Report all errors of an application, and show its graph.",
+    "check-determinism": "Compute a sample of windows in several ways, and compare the results of "
+    "every port.",
     "plan": "Show what a replay would do.",
     "drill": "Kill jobs on purpose, and show the cost of each crash.",
     "replay": "Replay a range of windows into staged tables.",
@@ -31,20 +32,20 @@ VERBS = {
     "publish": "Make a replay's output visible to readers.",
     "deliver": "Write published windows to a database or to files.",
     "undo": "Undo the newest publication over a range.",
-    "repair": "Find published windows whose inputs have changed since, and replay them.",
-    "abandon": "End a dead replay and free its range.",
+    "repair": "Find published windows whose inputs have changed, and replay them.",
+    "abandon": "End a dead replay, and release its range.",
     "certify": "Compare two replays, or a replay and the published windows.",
     "compare": "Run new code on recorded input, and compare it with the recorded output.",
     "gaps": "Report missing windows of a stream, and missing rows and values per key.",
     "latency": "Show the latency of a live run by operator, and its critical path.",
-    "play": "Send a recorded stream again, at its recorded pace or another.",
-    "streams": "List recorded and published streams, inspect one, repair or delete it.",
+    "play": "Send a recorded stream again, at its recorded pace or at another one.",
+    "streams": "List recorded and published streams; inspect, repair or delete one.",
     "why": "Show the history of one window, starting with its recording.",
     "errors": "Count and list the error tuples of a replay.",
     "state": "Show the state that a replay's operators keep between windows.",
     "purge": "Delete staged tables and checkpoints that are no longer needed.",
     "operators": "List the library of operators for applications without code.",
-    "jars": "Download Delta's jars, once after an installation.",
+    "jars": "Download Delta's jars. Needed once after an installation.",
     "up": "Start Airflow on this machine.",
     "down": "Stop the Airflow that `up` started.",
     "ledger": "Rebuild a lost ledger from the tables, or upgrade its schema.",
@@ -89,7 +90,7 @@ class _Verbs(TyperGroup):
         meant = did_you_mean(given, VERBS)
         raise InputError(
             f'verb "{given}" is unknown',
-            hint=f"{meant}`rewindow --help` lists all of them.",
+            hint=f"{meant}`rewindow --help` lists all verbs.",
         )
 
     def make_context(

@@ -78,7 +78,7 @@ class Project:
     report progress and results to it, such as `Lines(print)`.
 
     Args:
-        settings: the settings, the path of their file, or None: then the file is looked for in the
+        settings: the settings, the path of their file, or None to search for the file in the
             working directory and its parents, as the command line does.
 
     Raises:

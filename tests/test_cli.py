@@ -57,7 +57,7 @@ def test_verb_outside_of_a_project_fails_and_creates_nothing(
     monkeypatch.chdir(folder)
     code, text, errors = run(verb, *ARGUMENTS.get(verb, []))
     assert (code, text) == (2, "")
-    assert "no rewindow.toml was found" in errors and "rewindow init" in errors
+    assert "file rewindow.toml not found" in errors and "rewindow init" in errors
     assert f"{folder}, {tmp_path}, " in errors
     assert list(tmp_path.rglob("*")) == [folder]
 

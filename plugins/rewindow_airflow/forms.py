@@ -185,7 +185,7 @@ def drill_params(names: list[str], default: str | None = None) -> dict[str, Para
             type="boolean",
             title="Every step",
             section=_DRILL,
-            description="Kill at every step of every container.",
+            description="Instead of random kills, kill once at every step of every container.",
         ),
         "seed": _number(
             "Seed", section=_DRILL, description="Empty: a new one, which the log shows."
@@ -239,7 +239,7 @@ def parse_form(params: Mapping[str, Any], *, drills: bool = False) -> ReplayOpti
     """
     if CRASH in params and not drills:
         raise InputError(
-            f'parameter "{CRASH}" is for drills, and drills are not allowed here',
+            f'parameter "{CRASH}" is for drills, and drills are not enabled in this project',
             hint="Where they are, rewindow.toml says so: [airflow] drills = true.",
         )
     refuse_unknown(params, replay_params([], drills=True))

@@ -58,16 +58,16 @@ class _Sample:
         """
         if self.windows is not None and self.windows < 1:
             raise InputError(
-                f"a sample of {self.windows} windows is out of range, at least 1 is needed"
+                f"sample of {self.windows} windows is out of range: it must be at least 1"
             )
         if self.fraction is not None and not 0 < self.fraction <= 1:
             raise InputError(
-                f"a sample of {self.fraction} of the keys is out of range, above 0 and up to 1 is "
-                "needed"
+                f"sample of {self.fraction} of the keys is out of range: it must be greater than "
+                "0 and at most 1"
             )
         if self.key and self.fraction is None:
             raise InputError(
-                "a key of a sample is given, and no part of the keys",
+                "--key requires --keys, the fraction of the keys to sample",
                 hint="Add --keys, such as --keys 0.01",
             )
 
@@ -176,12 +176,14 @@ def compare(  # noqa: PLR0913 - each is an option of the verb
     like = _recorded(config, application, against)
     asked = _Range(first, last, from_time, to_time=to_time).within(like, sample)
     if against != PUBLISHED and asked.overlap(like.range) != asked:
-        raise RangeError(f'windows {asked} are not in replay "{against}", which has {like.range}')
+        raise RangeError(
+            f'replay "{against}" does not contain windows {asked}: its range is {like.range}'
+        )
     sampled = _keys(config, like, sample)
     if sampled and code is None:
         raise InputError(
-            "on a sample of the keys two codes are compared, and one is given",
-            hint="Name the other one: --with FILE_OR_REVISION",
+            "a sample of the keys requires new code to compare with",
+            hint="Give the new code: --with FILE_OR_REVISION",
         )
     candidates = _Candidates(config, like, _to_compute(like, asked), told=listener or Silent())
     with _code(config, application, code) as (folder, words):
@@ -233,8 +235,9 @@ def _recorded(config: Config, application: str, against: str) -> Plan:
         if row is not None and row.plan:
             return row.read_plan()
     raise InputError(
-        f'application "{application}" is not published, so there is nothing to compare with',
-        hint="Publish a replay of it, or name one that is staged: --against REPLAY",
+        f'application "{application}" has no published windows to compare with',
+        hint="Publish a replay of the application, or compare with a staged replay: --against "
+        "REPLAY",
     )
 
 
@@ -281,9 +284,8 @@ def _keys(config: Config, plan: Plan, sample: _Sample) -> dict[str, list[str]]:
     if not found:
         asked = f"the columns {', '.join(sample.key)}" if sample.key else "keys in its settings"
         raise InputError(
-            f'no input of application "{plan.application}" has {asked}, so there is no key to '
-            "sample by",
-            hint="Name the column of the key: --key COLUMN",
+            f'cannot sample keys: no input of application "{plan.application}" has {asked}',
+            hint="Give the key column: --key COLUMN",
         )
     return found
 
@@ -300,6 +302,6 @@ def _check_outputs(recorded: Plan, new: Plan, chosen: Sequence[str]) -> None:
     if lacking:
         rest = ", ".join(names_of(new.outputs))
         raise InputError(
-            f'the new code has no output "{lacking[0]}", which was recorded',
-            hint=f"Choose among those it has: --output {rest}",
+            f'the new code has no output "{lacking[0]}", but the recorded replay has it',
+            hint=f"Compare only outputs of the new code: --output {rest}",
         )

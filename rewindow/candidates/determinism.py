@@ -181,29 +181,26 @@ def ways(count: int, seed: int) -> list[SampleWay]:
             count,
             0,
             why="differs when it is computed again in the same way",
-            hint="Look for a clock or for random numbers in the operator: `rewindow validate` "
-            "names "
-            "lines. Take arrived_at, "
-            "and rewindow.operators.seeds.random_number.",
+            hint="The operator may use a clock or random numbers: `rewindow validate` lists such "
+            "lines. Use arrived_at and rewindow.operators.seeds.random_number instead.",
         ),
         SampleWay(
             f"in groups of {size}",
             size,
             0,
             why="depends on where commit groups end",
-            hint="Look for an aggregate, a distinct or an ordering over the whole frame: group by "
-            "window_id, and carry what "
-            "spans windows in the state. If only floats differ, declare a tolerance of the output.",
+            hint="The operator may use an aggregate, a distinct or an ordering over the whole "
+            "frame: group by window_id, and keep values that span windows in the state. If only "
+            "floats differ, declare a tolerance of the output.",
         ),
         SampleWay(
             "with its rows in another order",
             count,
             seed,
-            why="depends on the order of rows, or on how Spark divides them",
-            hint="Look for first, collect_list or row_number over ties: sort by what is total, "
-            "such as "
-            "offset. If only "
-            "floats differ, declare a tolerance of the output.",
+            why="depends on the order of rows, or on how Spark partitions them",
+            hint="The operator may use first, collect_list or row_number with ties: sort by "
+            "unique columns, such as offset. If only floats differ, declare a tolerance of the "
+            "output.",
         ),
     ]
 
@@ -253,7 +250,7 @@ def different(
 ) -> NotDeterministicError:
     """Returns the error about the first port that differs, with some rows of each side."""
     found = certificate.first_difference
-    assert found is not None, "what differs is named"
+    assert found is not None, "a difference is reported"
     plan = Ledger.open(config.ledger_url).replays.get(base).read_plan()
     port = next(output.port for output in plan.staged if output.name == found["output"])
     rows = f"Only in one group: {_sample(found['rows_a'])}; Only {way.words}: "
@@ -261,6 +258,6 @@ def different(
     return NotDeterministicError(
         f'port "{port}" of operator "{found["operator"]}" {way.why}: first in window '
         f"{found['window']}",
-        detail=f"Its rows differ. {rows}. The check can be repeated with --seed {seed}.",
+        detail=f"{rows}. To repeat the check, use --seed {seed}.",
         hint=way.hint,
     )

@@ -157,7 +157,7 @@ def drill(
     """
     if not config.replay.drills:
         raise InputError(
-            "drills are not allowed here",
+            "drills are not enabled in this project",
             detail="A drill kills jobs on purpose.",
             hint="Set [replay] drills = true in rewindow.toml, or REWINDOW_REPLAY__DRILLS=true.",
         )
@@ -239,14 +239,17 @@ def recent_request(config: Config, request: ReplayRequest, windows: int) -> Repl
         app = preview.loaded.app
         newest, others = newest_published(published, app, versions, first - 1)
         if newest is None or newest < plan.first - 1:
-            detail = "A drill is short, so it does not compute all windows before it."
+            detail = "A drill does not compute all windows before its range."
             if others:
-                detail = f"Another version of {', '.join(others)} made the published states."
+                detail = (
+                    "The published states were computed by a different version of "
+                    f"{', '.join(others)}."
+                )
             raise InputError(
                 f'no state of application "{request.application}" is published before window '
                 f"{first}",
                 detail=detail,
-                hint="Publish a replay that ends there, or add --initial-state.",
+                hint="Publish a replay that ends before this window, or use --initial-state.",
             )
         first = newest + 1
     last = min(plan.last, first + windows - 1)
@@ -332,7 +335,10 @@ class _Drills:
         if not broken:
             logger.info(f"drill: recovered, {_words(found)}")
         else:
-            logger.warning(f"drill: promise broken, {'; '.join(broken)}; see {plan.replay_id}")
+            logger.warning(
+                f"drill: the guarantee was violated: {'; '.join(broken)}; see replay "
+                f"{plan.replay_id}"
+            )
             self.to_delete[:] = excluding(self.to_delete, [plan.replay_id, self.reference])
         return KillResult(
             mode.name,

@@ -48,11 +48,13 @@ def new_code(config: Config, application: str, given: str) -> Iterator[tuple[Pat
         if commit is None:
             raise _neither(
                 given,
-                f"No file has this name, and the repository of {own} has no such revision.",
+                f"No file has this name, and the Git repository of {own} has no such revision.",
             )
         _extract(own, commit.decode().strip(), folder)
         if not (folder / f"{application}.py").is_file():
-            raise _neither(given, f"At this revision {own} has no {application}.py.")
+            raise _neither(
+                given, f"The file {application}.py does not exist in {own} at this revision."
+            )
         yield folder, f"the code of revision {given} ({commit.decode().strip()})"
 
 
@@ -62,7 +64,7 @@ def _folder_of(config: Config, application: str, given: str) -> Path:
     if not found:
         raise _neither(
             given,
-            f"No file has this name; and {application} has no file whose revision it could be.",
+            f"No file has this name, and {application} has no file, so it cannot be a revision.",
         )
     return found[0]
 
@@ -70,7 +72,7 @@ def _folder_of(config: Config, application: str, given: str) -> Path:
 def _extract(folder: Path, commit: str, target: Path) -> None:
     archive = _git(folder, "archive", "--format=tar", commit, ".")
     if archive is None:
-        raise _neither(commit, f"git has nothing of {folder} at this revision.")
+        raise _neither(commit, f"Folder {folder} does not exist at this revision.")
     with (
         TemporaryDirectory(prefix="rewindow-code-") as scratch,
         tarfile.open(fileobj=io.BytesIO(archive)) as tar,
@@ -103,5 +105,5 @@ def _neither(given: str, detail: str) -> InputError:
     return InputError(
         f'"{given}" is neither a file nor a revision',
         detail=detail,
-        hint="Give the file of the changed application, or a revision such as HEAD~1.",
+        hint="Use the file of the changed application, or a Git revision such as HEAD~1.",
     )

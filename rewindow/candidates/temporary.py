@@ -27,8 +27,8 @@ def temporary_replays(config: Config, again: str) -> Iterator[list[str]]:
     except RewindowError as error:
         for replay_id in ids:
             if replay_id in error.hint:
-                error.detail = "The replays that it has made are deleted."
-                error.hint = f"Start over: {again}"
+                error.detail = "The candidate replays were deleted."
+                error.hint = f"Start again: {again}"
         raise
     finally:
         ledger = Ledger.open(config.ledger_url)

@@ -47,7 +47,7 @@ NOT_VERIFIABLE = Difference.NOT_VERIFIABLE.value
 Rules: R88
 """
 STATE = "state"
-_STATE_NOTE = "The state after window {} is not what was published."
+_STATE_NOTE = "The state after window {} differs from the published one."
 TOP_WINDOWS = 10
 _CONTENTS = {
     "not read": "not read; only Rewindow has changed the published tables, and their files have "
@@ -228,7 +228,7 @@ def certify(
     """
     began = time.monotonic()
     if tolerance is not None and not tolerance >= 0:
-        raise InputError(f"tolerance of {tolerance} is out of range, at least 0 is needed")
+        raise InputError(f"tolerance of {tolerance} is out of range: it must be at least 0")
     left, right = both_snapshots(
         config, a, b, windows=windows and windows.checked("the certificate")
     )
@@ -351,21 +351,20 @@ def _notes(left: Snapshot, right: Snapshot, raw: bool) -> list[str]:
             notes.append(f'Replay "{side.name}" has not ended.')
         if side.facts is not None and len(side.data) < len(side.outputs):
             notes.append(
-                f'Rows of replay "{side.name}" were purged; what differs is known by digests only.'
+                f'Rows of replay "{side.name}" were purged, so differences are known by digests '
+                "only."
             )
         lacking = ", ".join(map(str, side.losses.lacking))
         if lacking:
-            notes.append(f'The state of replay "{side.name}" never saw the windows {lacking}.')
+            notes.append(f'The state of replay "{side.name}" lacks the windows {lacking}.')
         start = side.description.start_state
         if start is not None and start.stale:
             parts = ", ".join(map(str, starmap(WindowRange, start.stale)))
             notes.append(
-                f'Replay "{side.name}" began with a state of the windows {parts}, which were stale.'
+                f'Replay "{side.name}" started from a state of windows {parts}, which were stale.'
             )
     if raw:
-        notes.append(
-            "Rows of all attempts were looked at; readers see one attempt of every window."
-        )
+        notes.append("Rows of all attempts were compared; readers see one attempt of each window.")
     return notes
 
 
@@ -375,7 +374,7 @@ def _notes_on_missing(results: list[OutputResult]) -> list[str]:
         missing = [window.window for window in result.differing if window.in_neither]
         if missing:
             ranges = ", ".join(map(str, to_ranges(missing)))
-            notes.append(f'No side has the windows {ranges} of output "{result.output.name}".')
+            notes.append(f'Neither side has the windows {ranges} of output "{result.output.name}".')
     return notes
 
 
@@ -385,8 +384,8 @@ def _notes_on_outside(results: list[OutputResult]) -> list[str]:
         if result.not_verifiable:
             operators = ", ".join(result.output.reads_outside)
             notes.append(
-                f'Windows of output "{result.output.name}" are not verifiable, since {operators} '
-                "reads systems outside of Rewindow."
+                f'Windows of output "{result.output.name}" are not verifiable, because '
+                f"{operators} reads systems outside of Rewindow."
             )
     return notes
 

@@ -38,20 +38,20 @@ def shared_outputs(a: Snapshot, b: Snapshot) -> tuple[tuple[Snapshot, Snapshot],
         )
         raise InputError(
             f'replays "{a.name}" and "{b.name}" have no output in common',
-            detail=f"Outputs of two applications are compared by their names: {has}.",
-            hint="Give what is to be compared one name in both applications: app.output(NAME, "
-            "...).",
+            detail=f"Outputs of two applications are matched by name: {has}.",
+            hint="Use the same name for the output in both applications: app.output(NAME, ...).",
         )
     notes = [
-        f'The sides are of two applications, "{a.description.application}" and '
-        f'"{b.description.application}": '
-        f"compared is what both have, {', '.join(sorted(shared))}."
+        f'The sides belong to two applications, "{a.description.application}" and '
+        f'"{b.description.application}". Only outputs that both have are compared: '
+        f"{', '.join(sorted(shared))}."
     ]
     for side, own in zip((a, b), names, strict=True):
         if own - shared:
             rest = ", ".join(sorted(own - shared))
             notes.append(
-                f'Not compared, since "{side.description.application}" alone has it: {rest}.'
+                f'Not compared, because only "{side.description.application}" has these outputs: '
+                f"{rest}."
             )
     return (_narrowed(a, shared), _narrowed(b, shared)), notes
 
@@ -74,10 +74,11 @@ def chosen_outputs(
     if unknown:
         raise InputError(
             f'neither side has an output "{unknown[0]}"',
-            hint=f"{did_you_mean(unknown[0], known)}They have: {', '.join(dict.fromkeys(known))}.",
+            hint=f"{did_you_mean(unknown[0], known)}Existing outputs: "
+            f"{', '.join(dict.fromkeys(known))}.",
         )
     names = set(chosen)
-    notes = [f"Compared is what was chosen: {', '.join(dict.fromkeys(chosen))}."]
+    notes = [f"Only the chosen outputs are compared: {', '.join(dict.fromkeys(chosen))}."]
     return (_narrowed(a, names), _narrowed(b, names)), notes
 
 
@@ -91,9 +92,8 @@ def check_grids(a: Plan, b: Plan) -> None:
         return
     widths = " and ".join(f"{plan.width_ms:,} ms from {plan.origin_ms:,}" for plan in (a, b))
     raise InputError(
-        f'windows of replays "{a.replay_id}" and "{b.replay_id}" are other stretches of time: '
-        f"{widths}",
-        hint="Give both applications the same `window`.",
+        f'windows of replays "{a.replay_id}" and "{b.replay_id}" cover different times: {widths}',
+        hint="Use the same `window` in both applications.",
     )
 
 

@@ -100,7 +100,7 @@ def count_doubts(table: Table, seals: Table, windows: WindowRange) -> list[Doubt
     if rows == sealed:
         return []
     name = table.path.name
-    why = f'The log of table "{name}" counts {rows:,} rows in windows {counted}, its seals'
+    why = f'The log of table "{name}" has {rows:,} rows in windows {counted}, but its seals have'
     return [Doubt(counted, f"{why} {sealed:,}.")]
 
 
@@ -112,8 +112,8 @@ def _commit_doubts(table: Table, version: int, app_id: str) -> list[Doubt]:
         return [
             Doubt(
                 None,
-                f'The log of table "{table.path.name}" no longer tells what its version {version} '
-                "changed.",
+                f'The log of table "{table.path.name}" no longer contains the changes of version '
+                f"{version}.",
                 version,
             )
         ]
@@ -183,13 +183,13 @@ def _file_doubts(table: Table, file: DataFile, written: Written) -> list[Doubt]:
         size = path.size()
         modified = path.modified()
     except FileNotFoundError:
-        return [Doubt(held, f'File "{name}" of table "{table.path.name}" is not there.')]
+        return [Doubt(held, f'File "{name}" of table "{table.path.name}" does not exist.')]
     if size != file.size:
         return [
             Doubt(
                 held,
-                f'File "{name}" of table "{table.path.name}" has another size than when it was '
-                "written.",
+                f'File "{name}" of table "{table.path.name}" does not have the size with which it '
+                "was written.",
             )
         ]
     if abs(modified * 1000 - file.changed_ms) <= _TIME_SLACK_MS:

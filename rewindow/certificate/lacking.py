@@ -75,7 +75,7 @@ class OnlyIn(BaseModel):
 
 
 def _place(side: str) -> str:
-    return "what is published" if side == PUBLISHED else side
+    return "the published output" if side == PUBLISHED else side
 
 
 def _is(count: int) -> str:

@@ -47,7 +47,8 @@ def digested_again(
                 read.update(part.overlap(snapshot.range) or ())
             held = ", ".join(map(str, to_ranges(read)))
             notes += [
-                f"{doubt.why} Windows {held} of {output.name} were read and digested again."
+                f"{doubt.why} Windows {held} of {output.name} were read, and their digests were "
+                "computed again."
                 for doubt in doubts
             ]
         found.append(replace(snapshot, seals=seals))
@@ -65,8 +66,8 @@ def _altered(snapshot: Snapshot, output: str, sealed: pa.Table, read: pa.Table) 
         return []
     ranges = ", ".join(map(str, to_ranges(set(windows))))
     return [
-        f"The rows of {output} in {snapshot.name} are not what was sealed, in windows {ranges}: "
-        "they were altered."
+        f"The rows of {output} in {snapshot.name} differ from their seals in windows {ranges}: "
+        "they were changed afterwards."
     ]
 
 

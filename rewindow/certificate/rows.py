@@ -72,9 +72,9 @@ class RowComparison:
                 raise
             raise TableError(
                 f'rows of output "{self.output.name}" cannot be read: files of a pinned version '
-                "are gone",
+                "no longer exist",
                 detail=str(error)[:300],
-                hint="They were removed by VACUUM or purge; the digests can still be compared.",
+                hint="The files were removed by VACUUM or purge. Digests can still be compared.",
             ) from error
         return self._without_close(rows) if self.nested else rows
 

@@ -153,7 +153,7 @@ def staged_snapshot(config: Config, replay_id: str, windows: WindowRange | None 
     asked = plan.range if windows is None else windows.overlap(plan.range)
     if asked is None:
         raise RangeError(
-            f'windows {windows} are not in replay "{replay_id}", which has {plan.range}'
+            f'replay "{replay_id}" does not contain windows {windows}: its range is {plan.range}'
         )
     seals = _staged_seals(facts, asked)
     attempts = query("select distinct attempt from facts order by attempt", facts=facts)[
@@ -293,8 +293,8 @@ def _published_outputs(config: Config, plan: Plan) -> list[OutputPlan]:
         return there
     raise InputError(
         f'application "{plan.application}" is not published',
-        detail="None of the tables of its outputs exists.",
-        hint=f"Publish a replay of it, such as: rewindow publish {plan.replay_id}",
+        detail="The published tables of its outputs do not exist.",
+        hint=f"Publish a replay of the application, such as: rewindow publish {plan.replay_id}",
     )
 
 
@@ -349,8 +349,8 @@ def both_snapshots(
     """
     if a == b == PUBLISHED:
         raise InputError(
-            "what is published cannot be compared with itself",
-            hint="Name a replay on one side.",
+            "the published output cannot be compared with itself",
+            hint="Give a replay's id on one side.",
         )
     staged = {name: staged_snapshot(config, name, windows) for name in (a, b) if name != PUBLISHED}
     if PUBLISHED in (a, b):
@@ -378,11 +378,10 @@ def check_comparable(config: Config, a: Snapshot, b: Snapshot) -> None:
     first = min(a.range.first, b.range.first)
     last = max(a.range.last, b.range.last)
     raise InputError(
-        "there is nothing to compare: neither side has a sealed window in "
-        f"{WindowRange(first, last)}",
+        f"nothing to compare: neither side has a sealed window in {WindowRange(first, last)}",
         detail=" ".join(dict.fromkeys(map(_progress, (a, b)))),
-        hint="See how far a replay has come with `rewindow status REPLAY`, and run it with "
-        "`rewindow replay --resume`.",
+        hint="To see the progress of a replay: rewindow status REPLAY. To resume it: rewindow "
+        "replay --resume REPLAY",
     )
 
 
@@ -403,7 +402,7 @@ def _unpublished(config: Config, published: Snapshot, replay_id: str) -> InputEr
             f"publication {taken_back.number}, {taken_back.opened_at:%Y-%m-%d %H:%M}."
         )
     return InputError(
-        f'nothing of application "{application}" is published in windows {published.range}',
+        f'application "{application}" has no published windows in {published.range}',
         detail=detail,
         hint=f"Publish a replay of this range, such as: rewindow publish {replay_id}",
     )

@@ -15,10 +15,10 @@ from rewindow.ledger import Ledger, ReplayState
 
 def abandon(
     replay_id: ReplayId,
-    reason: Annotated[str, typer.Option(help="Why; kept with the replay.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason, which is stored with the replay.")] = "",
 ) -> None:
-    """End a replay for good: its process, its leases. What is published stays; `rewindow purge`
-    deletes the rest.
+    """End a replay permanently: stop its process and release its leases. Published windows are
+    kept; `rewindow purge` deletes the rest.
 
     Examples:
 

@@ -26,7 +26,7 @@ def certify(
     b: Annotated[
         str,
         typer.Argument(
-            help='What is compared with it: a replay\'s id, or "published".',
+            help='Compared with the reference: a replay\'s id, or "published".',
             autocompletion=sides,
         ),
     ],
@@ -44,20 +44,22 @@ def certify(
         bool,
         typer.Option(
             "--raw",
-            help="Look at the rows of all attempts, not only at what readers see.",
+            help="Compare the rows of all attempts, not only those that readers see.",
         ),
     ] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="Read everything and digest it again; needs Spark.")
+        bool,
+        typer.Option("--full", help="Read all rows and compute their digests again; needs Spark."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether two ranges are equal, and where not. Exit code 0 when they are equal, 1 when they
-    differ.
+    """Report whether two ranges are equal, and where they differ. The exit code is 0 if they are
+    equal, 1 if they differ.
 
-    Equal ranges are compared by the digests of their seals; only windows that differ are read, and
-    those whose published tables were changed by others. With --full everything is read and digested
-    again. Replays of two applications are compared by the outputs that both have by one name.
+    Windows are compared by the digests in their seals. Rows are read only for windows that differ,
+    and for those whose published tables were changed by other programs. With --full, all rows are
+    read and their digests are computed again. For replays of two applications, the outputs that
+    have the same name in both are compared.
 
     Examples:
 
@@ -138,7 +140,7 @@ def show_certificate(certificate: Certificate) -> None:
             "first difference: "
             + ", ".join(f"{name} {escape(str(value))}" for name, value in plain.items())
         )
-    page = certificate.page or "not written, since the state folder cannot be written to"
+    page = certificate.page or "not written: the state folder is not writable"
     out.print(f"page: {escape(page)}")
 
 
@@ -157,4 +159,4 @@ def _show_missing(certificate: Certificate) -> None:
     for output in differing:
         out.print(escape(f"{output.name}: {certificate.missing_words(output.only_in_tuples)}"))
     if len(differing) != 1:
-        out.print(escape(f"in all: {certificate.missing_words()}"))
+        out.print(escape(f"in total: {certificate.missing_words()}"))

@@ -16,16 +16,20 @@ from rewindow.loading.suites import HOW_TO
 from rewindow.quality.strength import Strength
 from rewindow.settings.config import Config
 
-Output = Annotated[str | None, typer.Argument(help="Only this output, with --strength.")]
+Output = Annotated[str | None, typer.Argument(help="Test only this output; needs --strength.")]
 AskStrength = Annotated[
     bool,
     typer.Option(
         "--strength",
-        help="Plant damages in a copy and show which of them nobody would be told of.",
+        help="Test the suite: damage a copy of the output, and show which damages the suite does "
+        "not detect.",
     ),
 ]
 Seed = Annotated[
-    int, typer.Option(help="Decides where --strength plants; the same seed gives the same result.")
+    int,
+    typer.Option(
+        help="Seed for the places that --strength damages; the same seed yields the same result."
+    ),
 ]
 
 
@@ -36,11 +40,11 @@ def check(
     seed: Seed = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Run the gate on a replay's staged output. Exit code 0 only when it passed.
+    """Run the gate on a replay's staged output. The exit code is 0 only if it passed.
 
-    With --strength the gate itself is tried: damages are planted in a copy of some windows, each is
-    judged by the output's suite, and those that pass unnoticed are listed by column. Exit code 0
-    only when none does.
+    With --strength, the suites are tested: the command damages a copy of some windows, runs the
+    output's suite on each damaged copy, and lists by column the damages that the suite does not
+    detect. The exit code is 0 only if the suites detect all of them.
 
     Examples:
 
@@ -53,8 +57,10 @@ def check(
         _try_strength(config, replay_id, output, seed=seed, as_json=as_json)
     elif output is not None:
         raise InputError(
-            "the gate judges all outputs of a replay together",
-            hint=f"Only --strength takes one: {output} --strength",
+            f'the gate checks all outputs of a replay together, so output "{output}" cannot be '
+            "given",
+            hint=f"Leave out the output, or test its suite: rewindow check {replay_id} {output} "
+            "--strength",
         )
     else:
         _check(config, replay_id, as_json)
@@ -71,11 +77,10 @@ def _check(config: Config, replay_id: str, as_json: bool) -> None:
     if result.verdict != "passed":
         raise GateError(
             f'gate of replay "{replay_id}" did not pass',
-            detail="The range stays staged and unpublished.",
-            hint=f"See {result.outputs[0].docs.parent}. Mend the application and replay; if it is "
-            "meant to differ from "
-            f"what its suite expects, mend the suite and check again; or publish it all the same: "
-            f'rewindow publish {replay_id} --accept "REASON"',
+            detail="The range stays staged and is not published.",
+            hint=f"Open {result.outputs[0].docs.parent}. Fix the application and replay the "
+            "range. If the suite is wrong, fix the suite and run the check again. To publish "
+            f'anyway: rewindow publish {replay_id} --accept "REASON"',
         )
     if not as_json:
         out.print(f"gate [green]passed[/green]. Next: rewindow publish {escape(replay_id)}")
@@ -101,10 +106,10 @@ def _try_strength(
     holes = sum(len(one.holes) for one in found)
     if holes:
         raise GateError(
-            f"{holes} of {sum(len(one.planted) for one in found)} planted damages would pass "
-            "unnoticed",
-            detail="The replay itself and its verdict are as they were.",
-            hint=f"Add checks to the suites; how to write them: {HOW_TO}",
+            f"{holes} of {sum(len(one.planted) for one in found)} planted damages are not "
+            "detected by the suites",
+            detail="The damages were made in a copy: the replay and its verdict are unchanged.",
+            hint=f"Add checks to the suites, as described in {HOW_TO}",
         )
 
 
@@ -112,9 +117,9 @@ def _show(found: Strength) -> None:
     """Prints the results for the planted damages of an output by column, the unnoticed first."""
     out.print(
         f"[bold]{escape(found.output)}[/bold], suite {escape(found.suite)}: of "
-        f"{len(found.planted)} planted damages "
-        f"{found.stopped} stop the publication, {found.noticed - found.stopped} are only shown, "
-        f"{len(found.holes)} pass unnoticed (windows {found.windows}, seed {found.seed})"
+        f"{len(found.planted)} planted damages, {found.stopped} stop the publication, "
+        f"{found.noticed - found.stopped} are only reported, {len(found.holes)} are not detected "
+        f"(windows {found.windows}, seed {found.seed})"
     )
     words = {"unseen": "[red]unnoticed[/red]", "warning": "only a warning", "info": "only an info"}
     for level, word in words.items():

@@ -23,19 +23,21 @@ def check_determinism(
     application: App,
     options: ReplayOptions,
     windows: Annotated[
-        int, typer.Option(help="How many windows, from the first of the range on.", min=2)
+        int, typer.Option(help="Number of windows, counted from the first of the range.", min=2)
     ] = (SAMPLE_WINDOWS),
     seed: Annotated[
         int | None,
-        typer.Option(help="Chooses group borders and order of rows; a new one by default.", min=1),
+        typer.Option(
+            help="Seed for the group borders and the order of rows; random by default.", min=1
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replay a sample with other group borders and another order of rows, and compare every port of
-    every window.
+    """Replay a sample with different group borders and a different order of rows, and compare every
+    port of every window.
 
-    The first operator and port that differ are named, with what they depend on. What was staged is
-    deleted again.
+    If results differ, the command reports the first operator and port that differ, and what they
+    depend on. The staged tables are deleted afterwards.
 
     Examples:
 
@@ -56,8 +58,8 @@ def check_determinism(
         return
     begin, end = found.windows
     out.print(
-        f"[bold]{escape(found.application)}[/bold]: {end - begin + 1:,} windows from {begin} on, "
-        f"seed {found.seed}"
+        f"[bold]{escape(found.application)}[/bold]: {end - begin + 1:,} windows from window "
+        f"{begin}, seed {found.seed}"
     )
     for words, verdict in found.ways:
         out.print(escape(f"  {verdict} {words}"))

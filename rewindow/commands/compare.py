@@ -36,37 +36,41 @@ def compare(
         typer.Option(
             "--with",
             metavar="FILE_OR_REVISION",
-            help="The new code: a file, or a revision of git.",
-            show_default="the code in the folders of applications",
+            help="New code: a file, or a Git revision.",
+            show_default="the code in the applications folder",
         ),
     ] = None,
     against: Annotated[
         str,
         typer.Option(
-            help='What was recorded: a replay\'s id, or "published".',
+            help='Recorded output: a replay\'s id, or "published".',
             autocompletion=sides,
         ),
     ] = PUBLISHED,
     output: Annotated[
-        list[str] | None, typer.Option(help="Compare only this output; may be repeated.")
+        list[str] | None, typer.Option(help="Compare only this output; repeatable.")
     ] = None,
     from_time: From = None,
     to_time: To = None,
     first: First = None,
     last: Last = None,
     windows: Annotated[
-        int | None, typer.Option(help="A sample: so many windows, from the first of the range on.")
+        int | None,
+        typer.Option(
+            help="Compare a sample: this number of windows, counted from the first of the range."
+        ),
     ] = None,
     keys: Annotated[
         float | None,
         typer.Option(
-            help="A sample: this part of the keys, such as 0.01. Both codes are computed on it."
+            help="Compare a sample: this fraction of the keys, such as 0.01. Both versions of the "
+            "code run on it."
         ),
     ] = None,
     key: Annotated[
         list[str] | None,
         typer.Option(
-            help="Column of the key to sample by; may be repeated.",
+            help="Key column to sample by; repeatable.",
             show_default="keys of each stream",
         ),
     ] = None,
@@ -80,12 +84,12 @@ def compare(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run new code beside what was recorded, and compare window by window. Exit code 0 when it is
-    equal, 1 when not.
+    """Run new code on the recorded input, and compare its output with the recorded output, window
+    by window. The exit code is 0 if they are equal, 1 if they differ.
 
-    The new code runs as a candidate: into tables of its own, beside whatever else runs; it is never
-    published. The first window that differs is shown, with its operator, port and up to 20 rows of
-    each side.
+    The new code runs as a candidate: it writes to separate tables, does not disturb other replays,
+    and cannot be published. If results differ, the command shows the first window that differs,
+    with the operator, the port and up to 20 rows of each side.
 
     Examples:
 
@@ -141,4 +145,4 @@ def _show_rows(certificate: Certificate) -> None:
                 shown,
             )
     if certificate.equal:
-        out.print("the new code does the same")
+        out.print("the results of the new code are equal")

@@ -20,27 +20,31 @@ from rewindow.settings.config import Config, Delivery
 
 def deliver(
     output: Annotated[
-        str, typer.Argument(help="Published output, as APPLICATION.OUTPUT. Default: all.")
+        str, typer.Argument(help="Published output, as APPLICATION.OUTPUT; all outputs by default.")
     ] = "",
     target: Annotated[
         str,
         typer.Argument(
-            help="Section [targets.NAME] of rewindow.toml. Default: all targets whose `outputs` "
-            "name the output."
+            help="Name of a section [targets.NAME] of rewindow.toml; by default all targets that "
+            "list the output in `outputs`."
         ),
     ] = "",
     create: Annotated[
         bool, typer.Option("--create", help="Create the table if it does not exist.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count the windows that would be written.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Write nothing; only count the windows that would be written."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the published windows of an output to a target, if their rows differ there.
+    """Write the published windows of an output to a target. Windows that the target already has
+    with the same rows are skipped.
 
-    Without a target, `outputs` of the sections [targets.NAME] name what is delivered. If a delivery
-    fails, the others are still run.
+    Without a target, the outputs listed in the `outputs` of each section [targets.NAME] are
+    delivered. If a delivery fails, the remaining ones still run.
 
     Examples:
 
@@ -54,9 +58,9 @@ def deliver(
     deliveries = [Delivery(output, target)] if target else config.deliveries(output)
     if not deliveries:
         raise InputError(
-            f"no target has {output or 'an output'} in its `outputs`",
-            hint="Name the target: rewindow deliver OUTPUT TARGET, or add the output to `outputs` "
-            "of a section [targets.NAME].",
+            f"no target lists {output or 'an output'} in its `outputs`",
+            hint="Add the output to `outputs` of a section [targets.NAME], or give the target: "
+            "rewindow deliver OUTPUT TARGET",
         )
     results = []
     failures = []
@@ -116,6 +120,8 @@ def _show(result: DeliveryResult, dry_run: bool) -> None:
     for line in result.notes:
         out.print(escape(line))
     if result.rejected:
-        out.print(escape(f"{quantity(result.rejected, 'row')} rejected by the target, such as:"))
+        out.print(
+            escape(f"{quantity(result.rejected, 'row')} rejected by the target, for example:")
+        )
     for one in result.examples[:5]:
         out.print(escape(f"  window {one.window_id}: {one.reason}; {dict(one.row)}"))

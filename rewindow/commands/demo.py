@@ -13,22 +13,27 @@ def demo(
     seed: Annotated[
         int | None,
         typer.Option(
-            help="Draws where the jobs are killed; made up, and printed, by default.",
+            help="Seed for the steps at which jobs are killed; by default a random one, which is "
+            "printed.",
             min=1,
         ),
     ] = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Delete what earlier demos left, and record anew.")
+        bool,
+        typer.Option(
+            "--fresh", help="Delete the results of earlier demos, and record the streams again."
+        ),
     ] = False,
     last: Annotated[
         int | None, typer.Option(help="Last window, for a shorter demo.", hidden=True)
     ] = None,
     port: Annotated[
-        int | None, typer.Option(help="Port of Airflow's web page, on loopback.", min=1, max=65535)
+        int | None, typer.Option(help="Port of Airflow's web page on 127.0.0.1.", min=1, max=65535)
     ] = None,
 ) -> None:
-    """Show all of it on a year of real flights: recorded, replayed by Airflow and Spark, killed,
-    recovered, judged by Great Expectations, published, undone and proven.
+    """Show all features on a year of real flights: the demo records them, replays them with Airflow
+    and Spark, kills and recovers jobs, checks the output with Great Expectations, publishes it,
+    undoes the publication, and verifies the guarantees.
 
     Examples:
 

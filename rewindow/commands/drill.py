@@ -23,22 +23,26 @@ def drill(
     options: ReplayOptions,
     modes: Annotated[
         list[str] | None,
-        typer.Option(help="Recovery mode of operators without a mode; may be repeated."),
+        typer.Option(help="Recovery mode of operators without a mode; repeatable."),
     ] = None,
     windows: Annotated[
         int,
         typer.Option(
-            help="Number of windows to replay: the last ones, or those after a published state "
-            "if the application has a state."
+            help="Number of windows to replay: the last ones of the range or, if the application "
+            "has a state, those after a published state."
         ),
     ] = DRILL_WINDOWS,
     kills: Annotated[int, typer.Option(help="Number of kills in each mode.")] = DRILL_KILLS,
     every_step: Annotated[
-        bool, typer.Option("--every-step", help="Kill at every step of every container instead.")
+        bool,
+        typer.Option(
+            "--every-step",
+            help="Instead of random kills, kill once at every step of every container.",
+        ),
     ] = False,
     seed: Annotated[
         int | None,
-        typer.Option(help="Seed for the random steps and groups; by default a new one.", min=1),
+        typer.Option(help="Seed for the random steps and groups; random by default.", min=1),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -86,8 +90,8 @@ def drill(
     broken = [kill.replay for kill in report.kills if not kill.kept]
     if broken:
         raise RewindowError(
-            f"{len(broken)} of {len(report.kills)} kills broke a promise",
-            detail=f"Their candidates are kept: {', '.join(broken)}.",
-            hint=f"See one: rewindow status {broken[0]}. If windows differ, the application may "
-            f"depend on more than its inputs: rewindow check-determinism {report.application}",
+            f"{len(broken)} of {len(report.kills)} kills cost more than the recovery mode allows",
+            detail=f"The candidates of these kills are kept: {', '.join(broken)}.",
+            hint=f"Inspect one: rewindow status {broken[0]}. If windows differ, check whether the "
+            f"application is deterministic: rewindow check-determinism {report.application}",
         )

@@ -23,21 +23,31 @@ _OWN = {*BOOKKEEPING, *COLUMNS.names}
 
 def errors(
     replay_id: ReplayId,
-    window: Annotated[int | None, typer.Option(help="Only those of this window.")] = None,
-    port: Annotated[
-        str | None, typer.Option(help="Only those of this error port, as operator.port.")
+    window: Annotated[
+        int | None, typer.Option(help="Show only error tuples of this window.")
     ] = None,
-    limit: Annotated[int, typer.Option(help="How many at most.", min=1)] = 100,
+    port: Annotated[
+        str | None,
+        typer.Option(help="Show only error tuples of this error port, as operator.port."),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(help="Maximum number of error tuples to show.", min=1)
+    ] = 100,
     sample: Annotated[
-        int | None, typer.Option(help="Show so many of each reason, not the first of all.", min=1)
+        int | None,
+        typer.Option(
+            help="Show this number of error tuples for each reason, instead of the first ones.",
+            min=1,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count and list the error tuples of a replay: what its operators put on error ports, with
+    """Count and list the error tuples of a replay, which its operators emitted on error ports, with
     reason and position.
 
-    They are those that readers see: of each window those of the newest attempt that committed it.
-    After the staged tables were purged, they are read from what was published.
+    For each window, the error tuples are those of the newest attempt that committed the window, as
+    readers see them. If the staged tables were purged, the command reads the published error
+    tables.
 
     Examples:
 
@@ -94,8 +104,8 @@ def _show(replay_id: str, found: list[ErrorTuples], limit: int) -> None:
             )
         if rows.num_rows < one.count:
             out.print(
-                f"{rows.num_rows:,} of {one.count:,} are shown; see more with --limit, --window or "
-                "--port"
+                f"{rows.num_rows:,} of {one.count:,} are shown; to see more, use --limit, "
+                "--window or --port"
             )
 
 
@@ -112,7 +122,7 @@ def _show_counts(one: ErrorTuples) -> None:
     ]
     if len(one.counts) > len(reasons):
         rows = [(str(count.window), count.reason, count.tuples) for count in most]
-        print_rows("windows with the most", ("window", "reason", "tuples"), rows)
+        print_rows("windows with the most error tuples", ("window", "reason", "tuples"), rows)
 
 
 def _line(row: dict[str, Any]) -> tuple[object, ...]:

@@ -25,9 +25,9 @@ from rewindow.sequences import excluding
 from rewindow.windows import format_duration, format_time, parse_duration
 
 _MEANING = {
-    MISSING: "not sealed: tuples may lie in them",
-    SILENT: "without a tuple",
-    EMPTY: "sealed without a tuple",
+    MISSING: "not sealed, may contain tuples",
+    SILENT: "without tuples",
+    EMPTY: "sealed without tuples",
 }
 
 
@@ -48,44 +48,55 @@ def gaps(
     first: First = None,
     last: Last = None,
     key: Annotated[
-        list[str] | None, typer.Option(help="Only this key, as COLUMN=VALUE; may be repeated.")
+        list[str] | None, typer.Option(help="Report only this key, as COLUMN=VALUE; repeatable.")
     ] = None,
     column: Annotated[
         list[str] | None,
-        typer.Option(help='Also the nulls of this column; "*" is all; may be repeated.'),
+        typer.Option(help='Also report nulls of this column, or "*" for all columns; repeatable.'),
     ] = None,
     cadence: Annotated[
-        str | None, typer.Option(help='How often a key should send in event time, as in "1 hour".')
+        str | None,
+        typer.Option(
+            help='Expected time between two tuples of a key in event time, such as "1 hour".'
+        ),
     ] = None,
-    form: Annotated[Format, typer.Option("--format", help="table, csv or json.")] = Format.TABLE,
+    form: Annotated[
+        Format, typer.Option("--format", help="Output format: table, csv or json.")
+    ] = Format.TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
     page: Annotated[
         bool,
         typer.Option(
             "--page",
-            help="Draw the page: calendar, gaps, lag, lateness; print its path.",
+            help="Write an HTML page with calendar, gaps, lag and lateness, and print its path.",
         ),
     ] = False,
     limit: Annotated[
-        int, typer.Option(help="Rows of each kind; csv and json have all, in order of time.", min=1)
+        int,
+        typer.Option(
+            help="Maximum number of rows of each kind in the table; csv and json "
+            "contain all, in order of time.",
+            min=1,
+        ),
     ] = 15,
 ) -> None:
-    """Report what is missing from a recorded stream, on the clock of arrivals and in event time.
-    Starts no JVM.
+    """Report missing windows, silent keys and empty windows of a recorded stream, and its gaps in
+    event time. Starts no JVM.
 
-    Missing windows come first, then silent keys, then empty windows; of each the longest first.
+    The report lists missing windows, then silent keys, then empty windows; the longest of each kind
+    first.
 
-    In event time a row of every key is expected in each stretch of one cadence: that of the
-    settings (`cadence`, else `interval`), else what the keys do most often. Each key has its
-    completeness, and its gaps.
+    In event time, each key is expected to have one row per cadence: the setting `cadence`, or
+    `interval`, or otherwise the most frequent time between two rows of a key. For each key, the
+    report shows its completeness and its gaps.
 
-    A silence is longer than the stream's `interval` and `slack` together, counted from a key's last
-    tuple. The timers of heartbeat_STREAM are not: they stand at multiples of the interval, so that
-    a key may get one soon after a tuple, where this report names no silence; a picture is in
+    A key is silent if more time than the stream's `interval` plus `slack` passes after its last
+    tuple. The timers of heartbeat_STREAM follow another rule: they are at multiples of the
+    interval, so a key may get a timer soon after a tuple although it is not silent. See
     docs/gaps_and_timers.md.
 
-    A window that is missing may hold tuples: a silence is open where missing windows begin, another
-    begins behind them.
+    A missing window may contain tuples. So missing windows split a silence: it is open before them,
+    and another one starts after them.
 
     Examples:
 
@@ -126,8 +137,8 @@ def _pairs(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         if "=" not in text:
             raise InputError(
-                f'key "{text}" is not COLUMN=VALUE',
-                hint="Write it as in --key origin=JFK.",
+                f'key "{text}" is not in the form COLUMN=VALUE',
+                hint="Write it like this: --key origin=JFK",
             )
     return dict(text.split("=", 1) for text in texts)
 
@@ -135,14 +146,14 @@ def _pairs(texts: Sequence[str]) -> dict[str, str]:
 def _show(report: GapReport, limit: int) -> None:
     """Prints possible losses first, then silent keys, then empty windows; each longest first."""
     if report.windows is None:
-        out.print(escape(f"{report.stream}: nothing is sealed in this range"))
+        out.print(escape(f"{report.stream}: no window of this range is sealed"))
         return
     out.print(
         f"[bold]{escape(report.stream)}[/bold]: "
         f"{escape(f'windows {report.windows}, {report.sealed:,} of them sealed')}"
     )
     if report.interval_us is None:
-        out.print("silences were not looked for: the stream has no interval")
+        out.print("silences are not reported: the stream has no interval")
     for kind, meaning in _MEANING.items():
         gaps = report.longest(kind)
         _show_kind(kind, _heading(report, kind, gaps, meaning), gaps, limit=limit)
@@ -151,7 +162,7 @@ def _show(report: GapReport, limit: int) -> None:
     if report.event is not None:
         _show_event_time(report.event, limit)
     elif report.event_lack:
-        out.print(escape(f"\nin event time: not looked for: {report.event_lack}"))
+        out.print(escape(f"\ngaps in event time are not reported: {report.event_lack}"))
 
 
 def _show_event_time(event: EventGaps, limit: int) -> None:
@@ -160,11 +171,11 @@ def _show_event_time(event: EventGaps, limit: int) -> None:
     if event.learned is not None:
         found, steps = event.learned
         words += (
-            f", learned: {found / steps:.1%} of {steps:,} distances between rows of a key "
-            "are that long"
+            f", derived from the rows: {found / steps:.1%} of {steps:,} intervals between rows of "
+            "a key have this length"
         )
     if event.hours is not None:
-        words += f" inside of opening hours ({event.hours.zone})"
+        words += f" during opening hours ({event.hours.zone})"
     ends = f"{format_time(event.from_us)} to {format_time(event.to_us)}"
     out.print(f"\n[bold]in event time[/bold]: {escape(f'{words}, {ends}')}")
     rows = [
@@ -181,8 +192,8 @@ def _show_event_time(event: EventGaps, limit: int) -> None:
         print_rows("", columns, list(map(_event_gap, gaps[:limit])))
     if len(gaps) > limit:
         out.print(
-            f"... {len(gaps) - limit:,} gaps more; all of them: --limit {len(gaps)}, or --format "
-            "csv"
+            f"... {len(gaps) - limit:,} more gaps; to see all, use --limit {len(gaps)} or "
+            "--format csv"
         )
     silent = [
         f"{gap.keys or 'the stream'} since {format_time(gap.from_us)}" for gap in event.silent_now
@@ -225,11 +236,9 @@ def _heading(report: GapReport, kind: str, gaps: Sequence[Gap], meaning: str) ->
         assert report.interval_us is not None, "without an interval nothing is called silent"
         slack = f" and a slack of {format_duration(report.slack_us)}" if report.slack_us else ""
         longer = f"{format_duration(report.interval_us)}{slack}"
-        return (
-            f"{kind}: {len(gaps):,} stretches of {keys:,} keys, {meaning} for longer than {longer}"
-        )
+        return f"{kind}: {len(gaps):,} periods of {keys:,} keys, {meaning} for longer than {longer}"
     windows = counts[f"windows_{kind}"]
-    return f"{kind}: {windows:,} windows in {len(gaps):,} stretches, {meaning}"
+    return f"{kind}: {windows:,} windows in {len(gaps):,} periods, {meaning}"
 
 
 def _show_kind(kind: str, heading: str, gaps: Sequence[Gap], limit: int) -> None:
@@ -242,8 +251,8 @@ def _show_kind(kind: str, heading: str, gaps: Sequence[Gap], limit: int) -> None
     )
     print_rows("", columns, map(_silence if kind == SILENT else _stretch, shown))
     if len(gaps) > limit:
-        left = f"{len(gaps) - limit:,} {kind} stretches more, none longer than {_lasts(shown[-1])}"
-        out.print(f"... {left}; all of them: --limit {len(gaps)}, or --format csv")
+        left = f"{len(gaps) - limit:,} more {kind} periods, none longer than {_lasts(shown[-1])}"
+        out.print(f"... {left}; to see all, use --limit {len(gaps)} or --format csv")
 
 
 _OF_WINDOWS = ("first", "last", "from", "to", "lasts", "windows")

@@ -37,20 +37,23 @@ def init(
             help="A CSV, JSON lines or Parquet file, a folder of them, or a Delta table."
         ),
     ],
-    yes: Annotated[bool, typer.Option("--yes", help="Take what is guessed, ask nothing.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Accept all proposed settings without asking.")
+    ] = False,
     answers: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="An answer instead of what is guessed: name, arrived_at, event_at, key, width, "
-            "interval, pattern or zone. It asks nothing then. Repeat the option for more answers.",
+            help="Value to use instead of the proposed one, for name, arrived_at, event_at, key, "
+            "width, interval, pattern or zone. The command then asks no questions. Repeatable.",
         ),
     ] = None,
 ) -> None:
-    """Create a project in this folder: read a sample of a file, guess columns, arrival, event time,
-    key, window width and interval, show why, write rewindow.toml, a first application and a suite
-    for its output. Existing files are not overwritten.
+    """Create a project in this folder from a sample of a file. The command proposes columns,
+    arrival timestamp, event timestamp, key, window width and interval, shows the reason for each,
+    and writes rewindow.toml, a first application and a suite for its output. Existing files are not
+    overwritten.
 
     Examples:
 
@@ -65,9 +68,9 @@ def init(
     given = _answers(answers or ())
     if not yes and not given and not sys.stdin.isatty():
         raise InputError(
-            "questions need a terminal",
-            hint=f"Take what is guessed: rewindow init {path} --yes; or answer by --set, such as "
-            "--set arrived_at=COLUMN",
+            "cannot ask questions: standard input is not a terminal",
+            hint=f"Accept the proposed settings: rewindow init {path} --yes, or set them with "
+            "--set, such as --set arrived_at=COLUMN",
         )
     with watched(JobScreen().line):
         sample = read_sample(path)
@@ -98,7 +101,7 @@ def _answers(texts: Sequence[str]) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals or name not in _ANSWERS:
             raise InputError(
-                f'answer "{text}" is not NAME=VALUE of a question',
+                f'value "{text}" of --set is not in the form NAME=VALUE with a known name',
                 hint=f"{did_you_mean(name, _ANSWERS)}Names: {', '.join(_ANSWERS)}.",
             )
         is_none = name == "key" and value == "none"
@@ -107,23 +110,23 @@ def _answers(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _refuse_a_project(folder: Path) -> None:
-    """Checks that no project exists here, before any question is asked.
+    """Checks that no project exists here, before the first question.
 
     Raises:
         InputError: this folder has settings, or a variable names other ones.
     """
     if (folder / SETTINGS_FILE).exists():
         raise InputError(
-            f'file "{folder / SETTINGS_FILE}" is there already',
+            f'file "{folder / SETTINGS_FILE}" already exists',
             detail="Nothing was written.",
-            hint="Go to another folder, or write a further [streams.NAME] into it by hand, as "
-            "docs/tutorial.md shows.",
+            hint="Use another folder, or add a section [streams.NAME] to the file, as in "
+            "docs/tutorial.md.",
         )
     if os.environ.get("REWINDOW_CONFIG"):
         raise InputError(
             f'variable REWINDOW_CONFIG names another project, "{os.environ["REWINDOW_CONFIG"]}"',
-            detail="No command would find the new one. Nothing was written.",
-            hint="Take it out of the environment: unset REWINDOW_CONFIG",
+            detail="Commands would use that project instead of the new one. Nothing was written.",
+            hint="Remove the variable: unset REWINDOW_CONFIG",
         )
 
 
@@ -139,14 +142,17 @@ def _jars(folder: Path) -> tuple[Path | None, bool]:
 
 def _show(stream: NewStream) -> None:
     sample = stream.sample
-    out.print(escape(f"looked at {sample.words} of {sample.path} ({sample.kind})"))
+    out.print(escape(f"read {sample.words} of {sample.path} ({sample.kind})"))
     if sample.misshapen:
         out.print(
-            f"{sample.misshapen:,} of them have not the columns of the others, and would go to "
-            "quarantine"
+            f"{sample.misshapen:,} of them have different columns, and will be moved to quarantine"
         )
     for name in sample.left_out:
-        out.print(escape(f"column {name} is left out: another name differs only by case"))
+        out.print(
+            escape(
+                f"column {name} is left out: another column has the same name in a different case"
+            )
+        )
     shown = stream.columns[:_COLUMNS_SHOWN]
     print_rows(
         "",
@@ -155,8 +161,8 @@ def _show(stream: NewStream) -> None:
     )
     if len(stream.columns) > len(shown):
         out.print(
-            f"... and {len(stream.columns) - len(shown):,} columns more; {SETTINGS_FILE} has all "
-            "of them"
+            f"... and {len(stream.columns) - len(shown):,} more columns; {SETTINGS_FILE} lists "
+            "all of them"
         )
     _show_choices(stream)
 
@@ -171,7 +177,7 @@ def _show_choices(stream: NewStream) -> None:
             "event at": f"{stream.event_at.name}     ({why['event_at']})",
             "key": f"{stream.key.name if stream.key else 'none'}     ({why['keys']})",
             "window": f"{stream.width}     ({why['width']})",
-            "silent after": f"{stream.interval or 'not looked for'}     ({why['interval']})",
+            "silent after": f"{stream.interval or 'not monitored'}     ({why['interval']})",
         }
     )
     out.print("")
@@ -187,32 +193,34 @@ _QUESTIONS: tuple[_Question, ...] = (
     ("name", "Name of the stream", lambda new: new.name, lambda new: []),
     (
         "arrival",
-        "Column of the arrival time",
+        "Column of the arrival timestamp",
         lambda new: new.arrival.name,
         lambda new: _names(new.times),
     ),
-    ("pattern", "Read it as", lambda new: new.arrival.pattern, lambda new: new.patterns),
-    ("zone", "Zone of its times", lambda new: new.zone, lambda new: new.zones),
+    ("pattern", "Time format", lambda new: new.arrival.pattern, lambda new: new.patterns),
+    ("zone", "Time zone", lambda new: new.zone, lambda new: new.zones),
     (
         "event_at",
-        "Column of the event time",
+        "Column of the event timestamp",
         lambda new: new.event_at.name,
         lambda new: _names(new.times),
     ),
     (
-        "key", "Key, whose silence is a gap", lambda new: new.key.name if new.key else "none",
+        "key",
+        "Key column (a silent key is reported as a gap)",
+        lambda new: new.key.name if new.key else "none",
         lambda new: _names(new.keys),
     ),
-    ("width", "Width of a window", lambda new: new.width, lambda new: []),
+    ("width", "Window width", lambda new: new.width, lambda new: []),
 )  # fmt: skip
 """The questions in order: setting, text, default in brackets, possible answers."""
 _ONLY_WITH_CHOICES = ("pattern", "zone")
-"""Settings that are asked only if there are several possible answers."""
+"""Settings that have a question only if there are several possible answers."""
 
 
 def _ask(stream: NewStream) -> NewStream:
     """Returns the stream with the answers. After an invalid answer the question is repeated."""
-    err.print("Press Enter to take what is in brackets.", markup=False)
+    err.print("Press Enter to accept the value in brackets.", markup=False)
     for setting, words, default, choices in _QUESTIONS:
         names = choices(stream)
         if not names and setting in _ONLY_WITH_CHOICES:
@@ -242,22 +250,22 @@ def _ask(stream: NewStream) -> NewStream:
 
 def _say_next(stream: NewStream, *, has_jars: bool) -> None:
     application = stream.application
-    steps = [] if has_jars else [("rewindow jars", "Delta's jars, once")]
+    steps = [] if has_jars else [("rewindow jars", "download Delta's jars, needed once")]
     steps += [
-        (f"rewindow record {stream.name} --end", "without --end if more will come"),
+        (f"rewindow record {stream.name} --end", "omit --end if more tuples will arrive"),
         (
             f"rewindow replay {application} --id first",
-            f"see what it would do with: rewindow plan {application}",
+            f"preview it with: rewindow plan {application}",
         ),
         (
             "rewindow check first && rewindow publish first",
-            f"then read the stream {application}.{OUTPUT}",
+            f"the output is then the stream {application}.{OUTPUT}",
         ),
     ]
     if not stream.sample.rows:
-        out.print("The file has no rows yet. Once it has, go on with:")
+        out.print("The file has no rows yet. When it has some, continue with:")
     else:
-        out.print("Go on with:")
+        out.print("Next steps:")
     width = max(len(command) for command, _ in steps)
     for command, words in steps:
         out.print(f"    {command:<{width}}   # {words}", markup=False)

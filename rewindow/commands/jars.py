@@ -14,13 +14,14 @@ from rewindow.spark.jars import expected_jars, fetch_jars
 def jars(
     folder: Annotated[
         Path | None,
-        typer.Argument(help="Folder to put them in; by default the setting spark.jars."),
+        typer.Argument(help="Folder for the jars; by default the setting spark.jars."),
     ] = None,
 ) -> None:
-    """Fetch Delta's jars from Maven Central, and compare each with its checksum.
+    """Download Delta's jars from Maven Central, and verify their checksums.
 
-    What is there and whole is not fetched again, so that a second call needs no network. Name a
-    mirror by an Ivy settings file: REWINDOW_IVY_SETTINGS=/path/ivysettings.xml.
+    Existing jars with the right checksum are not downloaded again, so a second call needs no
+    network. To use a mirror, set REWINDOW_IVY_SETTINGS to an Ivy settings file, such as
+    REWINDOW_IVY_SETTINGS=/path/ivysettings.xml.
 
     Examples:
 
@@ -30,4 +31,4 @@ def jars(
     """
     target = folder or Config.load().jars
     fetched = fetch_jars(target)
-    typer.echo(f"{target}: {len(fetched)} jars fetched, {len(expected_jars())} in place")
+    typer.echo(f"{target}: {len(fetched)} jars downloaded, {len(expected_jars())} in place")

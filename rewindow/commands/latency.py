@@ -49,7 +49,7 @@ def latency(
         str,
         typer.Argument(
             metavar="STREAM|REPLAY",
-            help="A stream with the statistics of a live run, or the id of a replay.",
+            help="Stream with the statistics of a live run, or the id of a replay.",
             autocompletion=_names,
         ),
     ],
@@ -57,13 +57,15 @@ def latency(
     last: Last = None,
     at: Annotated[
         str | None,
-        typer.Option(help="Show the latencies that were known at this time (ISO 8601)."),
+        typer.Option(help="Show the latencies as of this time (ISO 8601)."),
     ] = None,
     faster: Annotated[
         list[str] | None,
         typer.Option(help="OPERATOR=2x: estimate the effect of a faster operator; repeatable."),
     ] = None,
-    page: Annotated[bool, typer.Option("--page", help="Write a page, and print its path.")] = False,
+    page: Annotated[
+        bool, typer.Option("--page", help="Write an HTML page, and print its path.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the latency of each operator of a live run, and the critical path of each window.
@@ -99,7 +101,7 @@ def latency(
             ) from error
         if at or faster or has_range:
             raise InputError(
-                "a replay is shown as a whole: --at, --faster, --first and --last are for streams",
+                "--at, --faster, --first and --last cannot be used for a replay",
                 detail=NO_LATENCY,
             )
         _show(
@@ -118,7 +120,7 @@ def latency(
     if at and (faster or page or has_range):
         raise InputError(
             "--at cannot be combined with --faster, --page, --first or --last",
-            hint="Leave out --at for the windows of the whole run.",
+            hint="Leave out --at to see the windows of the whole run.",
         )
     if first is not None and last is not None:
         WindowRange(first, last)  # Rejects a range that is reversed.
@@ -192,7 +194,7 @@ def _replay(found: Mapping[str, Any]) -> None:
     steps = "container attempt first last compute_seconds commit_seconds"
     _table("commit groups", groups[-_SHOWN:], steps)
     if len(groups) > _SHOWN:
-        out.print(f"the last {_SHOWN} of {len(groups):,}; --json has all")
+        out.print(f"shown are the last {_SHOWN} of {len(groups):,}; --json prints all")
     _table(
         "ports", found["ports"] + found["totals"], "container direction port tuples tuplesPerSecond"
     )
@@ -247,7 +249,8 @@ def _facts(found: Mapping[str, Any]) -> None:
             "longest path": f"{found['longestLatency']:,} ms, an upper bound: "
             + " > ".join(found["longestPath"]),
             "incomplete": f"{found['incompleteWindows']:,} windows, {found['cutWindows']:,} cut",
-            "negative": f"{found['negativeDifferences']:,} differences were below 0 and count as 0",
+            "negative": f"{found['negativeDifferences']:,} differences were negative and count as "
+            "0",
             **_faults(found),
         }
     )

@@ -14,13 +14,13 @@ app = typer.Typer(
     cls=Subcommands,
     no_args_is_help=True,
     add_completion=False,
-    help="Look after the ledger.",
+    help="Rebuild or upgrade the ledger.",
 )
 
 
 @app.command()
 def rebuild(as_json: AsJson = False) -> None:
-    """Restore a lost ledger from the tables: all but approvals and gate results.
+    """Rebuild a lost ledger from the tables. Approvals and gate results cannot be restored.
 
     Examples:
 
@@ -32,12 +32,12 @@ def rebuild(as_json: AsJson = False) -> None:
         print_json(vars(result))
         return
     print_facts(vars(result))
-    out.print("the ledger is rebuilt")
+    out.print("the ledger was rebuilt")
 
 
 @app.command()
 def upgrade() -> None:
-    """Bring the ledger's schema up to date; every command does so by itself.
+    """Upgrade the ledger's schema. All commands that open the ledger do this automatically.
 
     Examples:
 

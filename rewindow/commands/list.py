@@ -24,21 +24,21 @@ from rewindow.ledger.replays import Replay, ReplayState
 def command(
     application: Annotated[
         str | None,
-        typer.Argument(help="Only replays of this application.", autocompletion=applications),
+        typer.Argument(help="Show only replays of this application.", autocompletion=applications),
     ] = None,
     state: Annotated[
         str | None,
         typer.Option(
-            help=f"Only replays in this state: {', '.join(ReplayState)}. failed includes replays "
-            "whose process is gone.",
+            help=f"Show only replays in this state: {', '.join(ReplayState)}. The state failed "
+            "includes replays whose process has ended.",
             autocompletion=states,
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(help="How many.", min=1)] = 20,
+    limit: Annotated[int, typer.Option(help="Maximum number of replays to show.", min=1)] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List replays, newest first: what each computes, as times and as windows, and since when it is
-    in its state.
+    """List replays, newest first, with the range of each as times and as windows, its state, and
+    the time since which it has this state.
 
     Examples:
 
@@ -115,8 +115,8 @@ def command(
     for name in sorted(gone):
         out.print(
             escape(
-                f"{name}: its process has ended, and no outcome was recorded; see: rewindow status "
-                f"{name}"
+                f"{name}: its process has ended, and no outcome was recorded. Next: rewindow "
+                f"status {name}"
             )
         )
 
@@ -126,7 +126,7 @@ def _state(row: Replay, seen: Visibility, has_stopped: bool) -> str:
         return state_words(row, seen, has_stopped)
     if seen.is_whole:
         return f"{row.state.value}, covered"
-    return f"{row.state.value}, in part covered" if seen.covered_by else row.state.value
+    return f"{row.state.value}, partly covered" if seen.covered_by else row.state.value
 
 
 def _minute(time: str) -> str:

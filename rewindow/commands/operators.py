@@ -14,7 +14,7 @@ from rewindow.loading.library import EXAMPLES, OperatorPage, describe_operator
 
 def operators(
     name: Annotated[
-        str | None, typer.Argument(help="Show only this operator, with an example in TOML.")
+        str | None, typer.Argument(help="Show this operator, with an example in TOML.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

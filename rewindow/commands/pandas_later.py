@@ -13,8 +13,7 @@ import sys
 
 
 def leave_pandas_out() -> None:
-    """Makes pyarrow look for pandas without finding it, if pyarrow is imported and has not looked
-    yet.
+    """Hides pandas from pyarrow, if pyarrow is imported and has not searched for it yet.
 
     Call it before threads are started: an import of pandas in another thread would fail at this
     moment.

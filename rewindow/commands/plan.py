@@ -34,20 +34,21 @@ from rewindow.sequences import excluding, map_values, quantity
 from rewindow.settings.config import Config
 from rewindow.windows import describe_seconds, format_time
 
-SORTING_COSTS = "That is a sort in every group: it takes about twice as long to write."
+SORTING_COSTS = "This sorts every commit group, which makes writing about half as fast."
 App = Annotated[str, typer.Argument(help="Name of the application.", autocompletion=applications)]
 Late = Annotated[
     bool,
     typer.Option(
         "--late",
-        help="Show which windows late tuples and other changed inputs make it replay, and why.",
+        help="Show the windows that must be replayed because of late tuples or other changed "
+        "inputs.",
     ),
 ]
 Unpublished = Annotated[
     bool,
     typer.Option(
         "--unpublished",
-        help="All that is sealed and not yet published, in place of a range.",
+        help="Instead of a range: all windows that are sealed and not yet published.",
     ),
 ]
 
@@ -57,7 +58,7 @@ def plan(
     application: Annotated[
         str | None,
         typer.Argument(
-            help="Name of the application; of all with --late.",
+            help="Name of the application; with --late, all applications by default.",
             autocompletion=applications,
         ),
     ] = None,
@@ -66,11 +67,14 @@ def plan(
     late: Late = False,
     options: ReplayOptions,
     verify: Annotated[
-        int | None, typer.Option(help="Also replay this many windows, as check-determinism does.")
+        int | None,
+        typer.Option(
+            help="Also replay this number of windows to check determinism, like check-determinism."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a replay would do. Starts no JVM, creates nothing.
+    """Show what a replay would do. Starts no JVM and creates no files.
 
     Examples:
 
@@ -113,7 +117,7 @@ def plan(
         for reason in reasons_for_spark(config, draft.plan):
             out.print(
                 "[yellow]warning[/yellow]: "
-                f"{escape(f'{reason}, so publishing will need Spark, which is slower')}"
+                f"{escape(f'{reason}, so publishing will use Spark, which is slower')}"
             )
         out.print(escape(str(horizon)))
     draft.check()
@@ -148,9 +152,9 @@ def _show_late(config: Config, application: str | None, *, asked: bool, as_json:
 
     if not asked:
         raise InputError(
-            "nothing to plan: no application is given",
-            hint="Name one: rewindow plan APPLICATION; what late tuples need, of all: rewindow "
-            "plan --late",
+            "cannot plan: no application is given",
+            hint="Give an application: rewindow plan APPLICATION; or show the repairs that late "
+            "tuples require: rewindow plan --late",
         )
 
     if application is not None:
@@ -167,7 +171,8 @@ def say_nothing_to_replay(application: str, *, as_json: bool) -> None:
     else:
         out.print(
             escape(
-                f"nothing to replay: all that the inputs of {application} have sealed is published"
+                f"nothing to replay: all sealed windows of the inputs of {application} are "
+                "published"
             )
         )
 
@@ -187,9 +192,9 @@ def as_dict(draft: PlanPreview) -> dict[str, Any]:
 
 
 _BASIS = {
-    True: "the cost of a crash is from the times of this container in an earlier replay",
-    False: "the cost of a crash is from an equal share of the time of earlier replays, since none "
-    "of them has computed this container",
+    True: "the cost of a crash is estimated from the times of this container in an earlier replay",
+    False: "the cost of a crash is estimated from an equal share of the time of earlier replays, "
+    "because none of them computed this container",
 }
 """Origin of the cost of a crash, by whether its container was measured."""
 
@@ -286,7 +291,7 @@ def _cost(cost: RecoveryTimes) -> str:
 def _start(draft: PlanPreview) -> str:
     start = draft.plan.start
     words = {
-        "none": "none, the application has no state",
+        "none": "none: the application has no state",
         "initial": "the initial state",
         "published": f"the published checkpoint at window {start.window}",
         "replay": f"the checkpoint of {start.taken_from} at window {start.window}",
@@ -296,7 +301,7 @@ def _start(draft: PlanPreview) -> str:
         return words[start.source]
     base = "a published checkpoint" if start.taken_from else "the initial state"
     windows = draft.plan.first - (start.warm_up_first or 0)
-    return f"a warm-up of {windows:,} windows from {base}; it computes them and writes nothing"
+    return f"a warm-up of {windows:,} windows from {base}, which are computed but not written"
 
 
 def _missing(missing: list[tuple[int, int]]) -> str:

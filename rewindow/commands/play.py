@@ -29,12 +29,15 @@ def play(
     ],
     speed: Annotated[
         str,
-        typer.Option(help="How many times as fast as recorded; max: as fast as it can be read."),
+        typer.Option(
+            help="Speed relative to the recording, such as 60; or max, as fast as possible."
+        ),
     ] = "1",
     port: Annotated[
         int | None,
         typer.Option(
-            help="Wait on this port for a reader (127.0.0.1, 0: a free one), not standard output."
+            help="Send to a reader that connects to this port of 127.0.0.1, instead of standard "
+            "output; 0 selects a free port."
         ),
     ] = None,
     from_time: From = None,
@@ -43,25 +46,30 @@ def play(
     last: Last = None,
     report: Annotated[
         typer.FileTextWrite | None,
-        typer.Option(metavar="FILE", help="Write what was sent, and how late, as JSON."),
+        typer.Option(
+            metavar="FILE",
+            help="Write a report to this file, as JSON: the number of "
+            "tuples sent, and their delays.",
+        ),
     ] = None,
 ) -> None:
     """Send a recorded stream again as JSON lines, each tuple when it is due. Starts no JVM.
 
-    A tuple is due at its recorded arrival, counted from the first one; at speed 60 an hour takes a
-    minute. The timers of a published heartbeat_STREAM.ticks are tuples like others, and keep their
-    distances too.
+    A tuple is due as long after the first tuple as it was recorded; at speed 60, an hour takes a
+    minute. This also applies to the timers of a published heartbeat_STREAM.ticks, which are
+    ordinary tuples.
 
-    A line is a JSON object: window_id, offset, arrived_at and the event columns. Timestamps are ISO
-    8601 in UTC, always with microseconds, so that the text sorts; decimals are text with all their
-    digits.
+    Each line is a JSON object with window_id, offset, arrived_at and the event columns. Timestamps
+    are ISO 8601 in UTC, always with microseconds, so that they sort as text. Decimals are texts
+    with all digits.
 
-    A port serves one reader, and the command ends with the stream. Go on with --from, or with
-    --first as the error says: the window that was being sent is sent again.
+    A port serves one reader, and the command ends when the stream ends. To continue after an
+    interruption, use --from, or --first as shown in the error message: the interrupted window is
+    sent again.
 
-    What was sent, and how much later than due, is said at the end, beside the tuples (on standard
-    error), and in the report also after ctrl-C. When the reader of standard output goes, as head
-    does, it ends without a word, with 141.
+    At the end, the command prints the number of tuples sent and their delays to standard error. The
+    report is written after ctrl-C too. If the reader of standard output closes it, as head does,
+    the command exits with code 141 and prints nothing.
 
     Examples:
 
@@ -107,7 +115,7 @@ def _number(text: str) -> float:
     except ValueError:
         raise InputError(
             f'speed "{text}" is not a number',
-            hint=f"Write a number above 0, or {_FASTEST}.",
+            hint=f"Use a number greater than 0, or {_FASTEST}.",
         ) from None
 
 
@@ -124,8 +132,7 @@ def _show(found: PlaybackReport) -> None:
             _milliseconds(found.delay_s[name]) for name in ("median", "p99", "largest")
         )
         err.print(
-            f"sent later than due: half of them at most {median}, 99 in 100 at most {p99}, all at "
-            f"most {largest}"
+            f"delay after the due time: median {median}, 99th percentile {p99}, maximum {largest}"
         )
 
 

@@ -13,17 +13,17 @@ def load_project() -> Config:
     """Returns the settings of the project that contains the working directory. Creates nothing.
 
     Raises:
-        InputError: there is no settings file, so a state folder would be created in an unexpected
-            place; or the file has errors.
+        InputError: no settings file was found, so a state folder would be created in an unexpected
+        place; or the file has errors.
     """
     config = Config.load()
     if config.file is None:
         here = Path.cwd()
         searched = ", ".join(map(str, (here, *here.parents)))
         raise InputError(
-            f"no {SETTINGS_FILE} was found",
-            detail=f"Searched: {searched}. Nothing was made.",
-            hint="Go to your project's folder, name its file in REWINDOW_CONFIG, or begin one "
-            "here: rewindow init FILE",
+            f"file {SETTINGS_FILE} not found",
+            detail=f"Searched: {searched}. Nothing was created.",
+            hint="Change to your project's folder, set REWINDOW_CONFIG to the path of its "
+            "settings file, or create a project here: rewindow init FILE",
         )
     return config

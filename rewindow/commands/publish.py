@@ -23,12 +23,16 @@ LeaveOutDamaged = Annotated[
     bool,
     typer.Option(
         "--leave-out-damaged",
-        help="Go on without the windows of damaged files; these are then missing.",
+        help="Leave out the windows of damaged files; they will be missing from the published "
+        "tables.",
     ),
 ]
 DryRun = Annotated[
     bool,
-    typer.Option("--dry-run", help="Show what it would do, table by table, and how long it takes."),
+    typer.Option(
+        "--dry-run",
+        help="Change no rows; show the expected changes of each table, and the estimated time.",
+    ),
 ]
 
 
@@ -37,8 +41,8 @@ def publish(
     accept: Annotated[
         str | None,
         typer.Option(
-            help="Publish although the gate has not passed, or over newer or better windows; the "
-            "reason is kept.",
+            help="Publish even if the gate did not pass or the range has newer or better windows; "
+            "the reason is recorded.",
             metavar="REASON",
         ),
     ] = None,
@@ -46,7 +50,7 @@ def publish(
         bool,
         typer.Option(
             "--withdraw",
-            help="Give up a publication or an undo that was begun and cannot be finished.",
+            help="Withdraw an interrupted publication or undo that cannot be completed.",
         ),
     ] = False,
     leave_out_damaged: LeaveOutDamaged = False,
@@ -56,8 +60,8 @@ def publish(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replace the replay's range in the published tables: each in one commit, undone with `rewindow
-    undo`.
+    """Replace the replay's range in the published tables, with one commit per table. `rewindow
+    undo` undoes it.
 
     Examples:
 
@@ -72,7 +76,7 @@ def publish(
     config = load_project()
     if dry_run:
         if withdraw:
-            raise InputError("--dry-run and --withdraw exclude each other")
+            raise InputError("--dry-run cannot be combined with --withdraw")
         expected = expected_publication(
             config,
             replay_id,
@@ -82,7 +86,7 @@ def publish(
         return show_expected(expected, as_json)
     if withdraw:
         if accept:
-            raise InputError("--accept and --withdraw exclude each other")
+            raise InputError("--accept cannot be combined with --withdraw")
         result = verbs.withdraw(
             config,
             replay_id,
@@ -91,7 +95,8 @@ def publish(
             crash=crash,
         )
         words = (
-            f"withdrawn; the tables show what they showed before. See: rewindow status {replay_id}"
+            "withdrawn; the published tables show the same rows as before. Next: rewindow status "
+            f"{replay_id}"
         )
     else:
         result = verbs.publish(
@@ -103,11 +108,11 @@ def publish(
             crash=crash,
         )
         done = (
-            f"it was published already, as publication {result.number}"
+            f"already published, as publication {result.number}"
             if was_done(result)
             else "published"
         )
-        words = f"{done}; take it back with: rewindow undo {replay_id}"
+        words = f"{done}; to undo: rewindow undo {replay_id}"
     show(result, as_json, words)
 
 
@@ -125,7 +130,7 @@ def show_expected(expected: PublicationPreview | PublicationResult, as_json: boo
         return show(
             expected,
             as_json,
-            f"it is {done} already, as publication {expected.number}: nothing to do",
+            f"already {done}, as publication {expected.number}: nothing to do",
         )
     if as_json:
         return print_json({"expected": expected.to_json()})
@@ -138,7 +143,7 @@ def show_expected(expected: PublicationPreview | PublicationResult, as_json: boo
         )
     )
     for part in expected.shows:
-        shown = f"what replay {part.replay} published" if part.replay else "nothing"
+        shown = f"the rows that replay {part.replay} published" if part.replay else "no rows"
         out.print(escape(f"windows [{part.first}, {part.last}] would show {shown}"))
     columns = (
         "table",
@@ -168,19 +173,20 @@ def show_expected(expected: PublicationPreview | PublicationResult, as_json: boo
     print_rows("", columns, rows)
     for table in expected.tables:
         if table.why:
-            out.print(escape(f"{table.table}: {table.way.value}, since {table.why}"))
+            out.print(escape(f"{table.table}: {table.way.value}, because {table.why}"))
         if table.files_joined:
             out.print(
                 escape(
-                    f"{table.table}: {table.files_joined} small files beside the range become one"
+                    f"{table.table}: {table.files_joined} small files next to the range would be "
+                    "merged into one"
                 )
             )
     for flaw, ranges in expected.flaws.items():
         out.print(escape(flaw_line(flaw, ranges)))
     for line in expected.objections:
-        out.print(escape(f"to be accepted with --accept: {line}"))
+        out.print(escape(f"requires --accept: {line}"))
     for number in expected.unfinished:
-        out.print(escape(f"publication {number} was left open and would be finished first"))
+        out.print(escape(f"publication {number} was interrupted and would be completed first"))
 
 
 def show(result: PublicationResult, as_json: bool, words: str) -> None:

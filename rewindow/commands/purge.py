@@ -15,19 +15,24 @@ from rewindow.retention.purge import purge as delete
 
 def purge(
     yes: Annotated[
-        bool, typer.Option("--yes", help="Delete; without it only say what would be deleted.")
+        bool,
+        typer.Option(
+            "--yes", help="Delete the files; without this option, only list what would be deleted."
+        ),
     ] = False,
     older_than: Annotated[
         int,
         typer.Option(
-            help="Days after which a replay that was never published may go.",
+            help="Age in days from which the tables of a replay that was never published are "
+            "deleted.",
             min=0,
             max=36_500,
         ),
     ] = 30,
     as_json: AsJson = False,
 ) -> None:
-    """Delete what ended replays have staged. A dry run unless --yes is given.
+    """Delete staged tables and checkpoints of ended replays. This is a dry run unless --yes is
+    given.
 
     Examples:
 
@@ -49,6 +54,8 @@ def purge(
     rows = [(e.replay_id, e.folder.name, round(e.bytes / 1e6, 2), e.reason) for e in found]
     print_rows("", ("replay", "folder", "MB", "why"), rows)
     for replay_id in purged.busy:
-        out.print(f"{escape(replay_id)} is being published or undone: left alone")
-    words = "freed" if yes else "would be freed; delete with --yes"
+        out.print(
+            f"{escape(replay_id)} is being published or undone, so its tables are not deleted"
+        )
+    words = "freed" if yes else "would be freed; to delete, use --yes"
     out.print(f"{freed / 1e6:.1f} MB {words}")

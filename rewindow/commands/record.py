@@ -29,60 +29,60 @@ SHOWN = 20
 def record(
     stream: Annotated[
         list[str],
-        typer.Argument(help="Streams, as named in rewindow.toml.", autocompletion=sources),
+        typer.Argument(help="Names of streams in rewindow.toml.", autocompletion=sources),
     ],
     sealed_to: Annotated[
         str | None,
         typer.Option(
-            help="Seal windows up to this time (exclusive); default: rewindow.toml, or the newest "
-            "tuple."
+            help="Seal windows up to this time (exclusive); by default up to sealed_to in "
+            "rewindow.toml, or the newest tuple."
         ),
     ] = None,
     end: Annotated[
         bool,
         typer.Option(
             "--end",
-            help="Nothing more will come: seal the window of the newest tuple too.",
+            help="End the stream: seal the window of the newest tuple too, because no more tuples "
+            "will arrive.",
         ),
     ] = False,
     seal_again: Annotated[
         bool,
         typer.Option(
             "--seal-again",
-            help="The table of seals is lost: make it anew from the tuples there.",
+            help="Rebuild a lost table of seals from the recorded tuples.",
         ),
     ] = False,
     reopen: Annotated[
         bool,
         typer.Option(
             "--reopen",
-            help="Take late tuples from the quarantine into their windows; asks first.",
+            help="Move late tuples from the quarantine to their windows; asks for confirmation.",
         ),
     ] = False,
     replace: Annotated[
         bool,
         typer.Option(
             "--replace",
-            help="With --reopen: take windows that differ from the source as it has them now; asks "
-            "first.",
+            help="With --reopen: replace windows that differ from the source with its current "
+            "contents; asks for confirmation.",
         ),
     ] = False,
     start_over: Annotated[
         bool,
         typer.Option(
             "--start-over",
-            help="Remove what was recorded, which nobody needs yet, and record anew; asks first.",
+            help="Delete the recorded stream, which must not be in use, and record it again; asks "
+            "for confirmation.",
         ),
     ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask before windows are opened again, or removed.")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Record what is new of a stream. A second run over the same source changes nothing.
+    """Record the new tuples of streams. A second run on the same source changes nothing.
 
-    The window of the newest tuple stays open, since more may arrive in it: later tuples seal it, or
-    a time, or the end.
+    The window of the newest tuple stays open, because more tuples may arrive in it. It is sealed by
+    later tuples, by a time (--sealed-to) or by the end of the stream (--end).
 
     Examples:
 
@@ -101,7 +101,7 @@ def record(
     config = load_project()
     if replace and not reopen:
         raise InputError(
-            "--replace goes with --reopen",
+            "--replace can only be used with --reopen",
             hint=f"rewindow record {' '.join(stream)} --reopen --replace",
         )
     for name in stream:
@@ -143,39 +143,39 @@ def _ask(config: Config, name: str, yes: bool) -> None:
     late, end = late_windows(config, name)
     if not late and end is None:
         raise InputError(
-            f'stream "{name}" has no late tuple of a sealed window in quarantine',
-            hint=f"Take what its source has first: rewindow record {name}",
+            f'stream "{name}" has no late tuples of sealed windows in quarantine',
+            hint=f"Record the new tuples of its source first: rewindow record {name}",
         )
     for windows, count in late[:SHOWN]:
-        err.print(f"windows {windows}: {quantity(count, 'late tuple')}, a new seal", markup=False)
+        err.print(f"windows {windows}: {quantity(count, 'late tuple')}, sealed again", markup=False)
     if len(late) > SHOWN:
-        err.print(f"... and {len(late) - SHOWN:,} stretches more")
+        err.print(f"... and {len(late) - SHOWN:,} more ranges of windows")
     ledger = Ledger.open(config.ledger_url)
     if end is not None:
         err.print(
-            f"the end of the stream after window {end} is taken back if there are tuples behind it",
+            f"the end of the stream after window {end} is removed if tuples after it exist",
             markup=False,
         )
         for reader, _ in readers_of_end(ledger, name, None):
             err.print(
-                f"becomes stale then, from window {reader.windows.first} on: {reader.why}",
+                f"will become stale from window {reader.windows.first}: {reader.why}",
                 markup=False,
             )
     for reader in readers(ledger, name, [windows for windows, _ in late]):
-        err.print(f"has read the older seal, and becomes stale: {reader.why}", markup=False)
+        err.print(f"read the old seal and will become stale: {reader.why}", markup=False)
     if not yes:
-        typer.confirm("Open these windows again?", abort=True, err=True)
+        typer.confirm("Reopen these windows?", abort=True, err=True)
 
 
 def _ask_to_replace(config: Config, name: str, yes: bool) -> None:
     """Shows which replays may become stale by a replacement, and asks for confirmation."""
     err.print(
-        f"{name}: the whole source is read. Sealed windows that differ from it get what it has now "
-        "in place of what was recorded, and a new seal.",
+        f"{name}: the whole source will be read. Sealed windows that differ from it will be "
+        "replaced with the current contents of the source, and sealed again.",
         markup=False,
     )
     for reader in readers(Ledger.open(config.ledger_url), name):
-        err.print(f"becomes stale if its windows differ: {reader.why}", markup=False)
+        err.print(f"will become stale if its windows differ: {reader.why}", markup=False)
     if not yes:
         typer.confirm("Replace these windows?", abort=True, err=True)
 
@@ -191,13 +191,14 @@ def _ask_to_remove(config: Config, name: str, yes: bool) -> None:
     if entry is None or not entry.windows:
         return
     err.print(
-        f"{name}: recorded are {quantity(entry.tuples, 'tuple')}, "
-        f"{quantity(entry.windows, 'window')} {entry.sealed}",
+        f"{name} has {quantity(entry.tuples, 'tuple')}, {quantity(entry.windows, 'window')} "
+        f"{entry.sealed}",
         markup=False,
     )
     err.print(
-        "They are removed once the source has been read again; what it no longer has is lost.",
+        "They will be deleted after the source has been read again. Tuples that are no longer in "
+        "the source will be lost.",
         markup=False,
     )
     if not yes:
-        typer.confirm("Remove them and record anew?", abort=True, err=True)
+        typer.confirm("Delete them and record the stream again?", abort=True, err=True)

@@ -18,17 +18,22 @@ from rewindow.repairs.run import repair as put_right
 
 def repair(
     run: Annotated[
-        bool, typer.Option("--run", help="Do it: take late tuples in, replay, check, publish.")
+        bool,
+        typer.Option(
+            "--run",
+            help="Run the repairs: record late tuples in their windows, replay, check and publish.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what must be replayed since its inputs have changed: late tuples, or inputs that were
-    published again.
+    """Show the windows that must be replayed because their inputs changed: late tuples arrived, or
+    an input was published again.
 
-    Without --run nothing is changed and no JVM is started. The windows named are as few as can be
-    told beforehand, also in applications that read what others publish; each range says why it is
-    as long as it is. Where a state is carried on it ends at a published state: if the new one is
-    equal, what is behind stays, else it follows.
+    Without --run, the command changes nothing and starts no JVM. The ranges are as short as can be
+    known in advance, also for applications that read published outputs of other applications, and
+    the reason for the length of each range is shown. If an application has a state, a range ends at
+    a published state: if the new state is equal to it, later windows stay as they are; otherwise
+    they are replayed too.
 
     Examples:
 
@@ -53,7 +58,7 @@ def repair(
         )
     _show_unknown(done.unknown)
     if done.streams:
-        out.print(escape(f"late tuples were taken into their windows: {', '.join(done.streams)}"))
+        out.print(escape(f"late tuples were moved to their windows: {', '.join(done.streams)}"))
     for step in done.steps:
         out.print(escape(f"published again: {step.application} {step.windows}"))
     if not done.streams and not done.steps:
@@ -62,14 +67,14 @@ def repair(
 
 def _show_unknown(unknown: Sequence[str]) -> None:
     for text in unknown:
-        err.print(f"not known: {text}", style="yellow", markup=False)
+        err.print(f"unknown: {text}", style="yellow", markup=False)
 
 
 def show_repairs(found: Repairs) -> None:
     """Prints the necessary repairs, and why each range has its length."""
     _show_unknown(found.unknown)
     if not found.late and not found.steps:
-        known = "" if found.unknown else ": what is published comes from the inputs as they are"
+        known = "" if found.unknown else ": published windows match the current inputs"
         out.print(f"nothing to repair{known}")
         return
     if found.late:
@@ -77,7 +82,7 @@ def show_repairs(found: Repairs) -> None:
         print_rows("late tuples in quarantine", ("stream", "windows", "tuples"), rows)
     if found.steps:
         print_rows(
-            "to be replayed, in this order",
+            "must be replayed, in this order",
             ("application", "windows", "why"),
             [
                 (step.application, str(step.windows), "\n".join(step.reasons))
@@ -85,4 +90,4 @@ def show_repairs(found: Repairs) -> None:
             ],
             whole=2,
         )
-    out.print(escape("rewindow repair --run does all of it; publications can be undone"))
+    out.print(escape("To run all repairs: rewindow repair --run (publications can be undone)"))

@@ -21,7 +21,10 @@ from rewindow.planning.request import ReplayOptions
 WITH_RESUME = frozenset({"resume", "again", "as_json", "crash"})
 """Parameters of the attempt. All others belong to the plan, which a resumed replay already has."""
 Again = Annotated[
-    bool, typer.Option("--again", help="Try again although the replay has used up its attempts.")
+    bool,
+    typer.Option(
+        "--again", help="Start another attempt even if the maximum number of attempts is reached."
+    ),
 ]
 
 
@@ -34,7 +37,7 @@ def replay(
     *,
     unpublished: Unpublished = False,
     resume: Annotated[
-        str | None, typer.Option(help="Id of a replay to go on with.", autocompletion=replays)
+        str | None, typer.Option(help="Id of a replay to resume.", autocompletion=replays)
     ] = None,
     again: Again = False,
     options: ReplayOptions,
@@ -43,11 +46,11 @@ def replay(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replay a range of windows into staged tables. Nothing is visible to readers before `rewindow
+    """Replay a range of windows into staged tables. Readers do not see the output before `rewindow
     publish`.
 
-    After a crash the next attempt begins by itself and goes on. Ctrl-C stops at the end of a commit
-    group.
+    After a crash, the next attempt starts automatically and resumes the replay. Ctrl-C stops it at
+    the end of a commit group.
 
     Examples:
 
@@ -72,8 +75,8 @@ def replay(
         result = verbs.replay(config, application, listener=JobScreen(), crash=crash, **options)
     else:
         raise InputError(
-            "nothing to replay: neither an application nor --resume is given",
-            hint="Begin one: rewindow replay APPLICATION; or go on with one: rewindow replay "
+            "cannot replay: neither an application nor --resume is given",
+            hint="Start a replay: rewindow replay APPLICATION; or resume one: rewindow replay "
             "--resume REPLAY",
         )
     if as_json:
@@ -97,11 +100,11 @@ def _reject_options(context: typer.Context, replay_id: str) -> None:
             for one in given
         )
         raise InputError(
-            f'replay "{replay_id}" goes on as it was planned: {names} cannot be given with '
+            f'replay "{replay_id}" resumes with its plan, so {names} cannot be combined with '
             "--resume",
             detail="Nothing was started.",
-            hint=f"Leave it out: rewindow replay --resume {replay_id}; or plan another replay, "
-            "without --resume.",
+            hint=f"Leave out {names}: rewindow replay --resume {replay_id}; or start another "
+            "replay, without --resume.",
         )
 
 

@@ -79,7 +79,7 @@ def pairs(given: list[str] | None) -> dict[str, str]:
     for text in given or []:
         name, sign, value = text.partition("=")
         if not sign:
-            raise typer.BadParameter(f'"{name}" is not name=value')
+            raise typer.BadParameter(f'"{name}" is not in the form name=value')
         found[name] = value
     return found
 
@@ -94,10 +94,7 @@ def of_unpublished(
         RangeError: the options already have a range.
     """
     if any(options.get(name) is not None for name in _RANGE):
-        raise RangeError(
-            "a range is given twice: --unpublished is one, and so are --from, --to, --first and "
-            "--last"
-        )
+        raise RangeError("--unpublished cannot be combined with --from, --to, --first or --last")
     windows = unpublished(config, application, options["parameters"])
     if windows is None:
         return None

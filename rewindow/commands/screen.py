@@ -56,11 +56,14 @@ First = Annotated[int | None, typer.Option(help="First window id (closed range).
 Last = Annotated[int | None, typer.Option(help="Last window id (closed range).")]
 From = Annotated[
     str | None,
-    typer.Option("--from", help="Begin of the range as a time, ISO 8601 (half-open range)."),
+    typer.Option("--from", help="Start time of the range, ISO 8601 (inclusive)."),
 ]
-To = Annotated[str | None, typer.Option("--to", help="End of the range as a time, not included.")]
+To = Annotated[
+    str | None, typer.Option("--to", help="End time of the range, ISO 8601 (exclusive).")
+]
 ReplayId = Annotated[
-    str, typer.Argument(help="Id of a replay, see `rewindow list`.", autocompletion=replays)
+    str,
+    typer.Argument(help="Id of a replay, as listed by `rewindow list`.", autocompletion=replays),
 ]
 
 

@@ -20,20 +20,23 @@ def command(
     replay_id: ReplayId,
     assignment: Annotated[
         str | None,
-        typer.Argument(help="operator.property=value; without one the changes so far are listed."),
+        typer.Argument(
+            help="New value, as operator.property=value; without it, the command lists "
+            "the changes so far."
+        ),
     ] = None,
     from_window: Annotated[
         int | None,
         typer.Option(
-            help="First window with the new value; by default the first one that is not begun yet."
+            help="First window with the new value; by default the first one that has not started."
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change a property of an operator while its replay runs, from a window on.
+    """Change a property of an operator while its replay runs, starting with a given window.
 
-    The operator must declare the property as changeable. Windows that were begun keep the value
-    that they had, also when they are computed again after a crash.
+    The operator must declare the property as changeable. Windows that have started keep the old
+    value, also when they are computed again after a crash.
 
     Examples:
 
@@ -57,13 +60,14 @@ def command(
     elif assignment is not None:
         out.print(
             escape(
-                f"{changes[0].path} is {changes[0].value} from window {changes[0].from_window} on"
+                f"{changes[0].path} is {changes[0].value} starting with window "
+                f"{changes[0].from_window}"
             )
         )
     elif changes:
         print_changes(changes)
     else:
-        out.print(escape(f"no property of replay {replay_id} was changed"))
+        out.print(escape(f"no property of replay {replay_id} has been changed"))
 
 
 def print_changes(changes: list[PropertyChange]) -> None:

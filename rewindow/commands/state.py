@@ -24,33 +24,37 @@ _COLUMNS = ("operator", "rows", "bytes", "digest", "code_version", "configuratio
 
 def command(
     replay_id: ReplayId,
-    operator: Annotated[str | None, typer.Argument(help="Only the state of this operator.")] = None,
+    operator: Annotated[
+        str | None, typer.Argument(help="Show only the state of this operator.")
+    ] = None,
     window: Annotated[
         int | None,
         typer.Option(
-            help="From the newest checkpoint at or before this window, not the newest of all."
+            help="Show the newest checkpoint at or before this window, instead of the newest one."
         ),
     ] = None,
     where: Annotated[
         list[str] | None,
         typer.Option(
             "--where",
-            help="column=value: only rows of the state with this value, such as a key; repeatable.",
+            help="Show only rows of the state with this value, as column=value; repeatable.",
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(help="How many rows of each operator at most.", min=1)] = 20,
+    limit: Annotated[
+        int, typer.Option(help="Maximum number of rows of each operator.", min=1)
+    ] = 20,
     verify: Annotated[
         bool,
         typer.Option(
             "--verify",
-            help="Read all checkpoints; show which one a resume would restore, and the cost of "
+            help="Verify all checkpoints; show which one a resume would restore, and the cost of "
             "each damaged one.",
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the states of a replay's operators, as a checkpoint holds them; the replay may still
-    run.
+    """Show the states of a replay's operators that are stored in a checkpoint. The replay may still
+    be running.
 
     Examples:
 
@@ -65,8 +69,8 @@ def command(
     if verify:
         if operator is not None or window is not None or where:
             raise InputError(
-                "--verify reads all checkpoints",
-                hint="Give it without an operator, --window and --where.",
+                "--verify cannot be combined with an operator, --window or --where",
+                hint="Use --verify alone: it reads all checkpoints.",
             )
         _verify(replay_id, as_json=as_json)
         return
@@ -95,7 +99,7 @@ def command(
             )
         if one.rows.num_rows < one.count:
             out.print(
-                f"{one.rows.num_rows:,} of {one.count:,} are shown; see others with --limit or "
+                f"{one.rows.num_rows:,} of {one.count:,} are shown; to see more, use --limit or "
                 "--where"
             )
 
@@ -115,7 +119,7 @@ def _show_checkpoints(found: VerifiedReplay) -> None:
     out.print(f"[bold]{escape(found.replay)}[/bold], {found.mode}")
     rows: list[tuple[object, ...]] = []
     for one in found.checkpoints:
-        word = "damaged" if one.damage else "whole"
+        word = "damaged" if one.damage else "intact"
         for state in one.states or [{}]:
             rows.append((str(one.window), one.attempt, word, *map(state.get, _COLUMNS)))
     print_rows("", ("window", "attempt", "", *_COLUMNS), rows)

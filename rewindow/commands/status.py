@@ -23,11 +23,11 @@ from rewindow.windows import format_time
 def status(
     replay_id: ReplayId,
     page: Annotated[
-        bool, typer.Option("--page", help="Draw the replay's page, and print its path.")
+        bool, typer.Option("--page", help="Write the replay's HTML page, and print its path.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show where a replay stands, and the next command.
+    """Show the progress and state of a replay, and the next command.
 
     Examples:
 
@@ -51,7 +51,8 @@ def _found(config: Config, replay_id: str) -> ReplayStatus:
         return replay_status(config, replay_id)
     except InputError as error:
         if replay_id in {*config.streams, *sealed_streams(config.state / "streams")}:
-            hint = f"It is a stream: rewindow streams show {replay_id}. Replays: rewindow list"
+            hint = f'"{replay_id}" is a stream: rewindow streams show {replay_id}. To list '
+            "replays: rewindow list"
             raise InputError(error.primary, detail=error.detail, hint=hint) from error
         raise
 
@@ -106,7 +107,7 @@ def _show(config: Config, found: ReplayStatus) -> None:
         out.print(escape(line))
     if found.error_tuples:
         out.print(
-            f"\n{found.error_tuples:,} error tuples; list them: rewindow errors "
+            f"\n{found.error_tuples:,} error tuples; to list them: rewindow errors "
             f"{escape(row.replay_id)}"
         )
     for check in found.checks[:1]:
@@ -191,7 +192,7 @@ def _page(config: Config, replay_id: str, as_json: bool) -> None:
     purged = purged_tables(config, replay_id)
     if purged:
         err.print(
-            f"the page was drawn before these tables were purged: {escape(', '.join(purged))}"
+            f"the page was written before these tables were purged: {escape(', '.join(purged))}"
         )
     if as_json:
         print_json({"page": str(path)})

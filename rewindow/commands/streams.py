@@ -92,7 +92,7 @@ def streams(context: typer.Context, as_json: AsJson = False) -> None:
 
 @app.command()
 def show(stream: Stream, as_json: AsJson = False) -> None:
-    """Show a stream: sealed range, columns, the settings it was recorded with, and who needs it.
+    """Show the sealed range, columns, recording settings and dependents of a stream.
 
     Examples:
 
@@ -122,25 +122,24 @@ def show(stream: Stream, as_json: AsJson = False) -> None:
     )
     print_rows("", ("column", "type"), columns)
     for words in needed:
-        out.print(f"needed: {escape(words)}")
+        out.print(f"needed because: {escape(words)}")
 
 
 @app.command()
 def rows(
     stream: Stream,
     window: Annotated[str, typer.Argument(help="Window id, or a time inside the window.")],
-    limit: Annotated[int, typer.Option(help="How many tuples.", min=1)] = 40,
+    limit: Annotated[int, typer.Option(help="Maximum number of tuples.", min=1)] = 40,
     as_json: AsJson = False,
 ) -> None:
-    """Print the tuples of a window, in order. A window before the stream's begin or after its end
-    is refused.
+    """Print the tuples of a window, in order. The window must be within the stream's range.
 
     Examples:
 
         rewindow streams rows flights 377311
     """
     number, is_sealed, found = inventory.rows_of(load_project(), stream, window, limit)
-    state = "sealed" if is_sealed else "missing: not sealed"
+    state = "sealed" if is_sealed else "missing (not sealed)"
     if found.num_rows and not is_sealed:
         state += ", more may arrive"
     if as_json:
@@ -151,7 +150,7 @@ def rows(
     texts = list(map(_texts, python_rows(found)))
     print_rows(f"{stream}, window {number}, {state}", found.column_names, texts)
     if found.num_rows == limit:
-        out.print(f"the first {limit:,} tuples; --limit shows more")
+        out.print(f"the first {limit:,} tuples are shown; to see more, use --limit")
 
 
 def _texts(row: Mapping[str, object]) -> list[str | None]:
@@ -161,11 +160,11 @@ def _texts(row: Mapping[str, object]) -> list[str | None]:
 @app.command()
 def quarantine(
     stream: Stream,
-    limit: Annotated[int, typer.Option(help="How many rows.", min=1)] = 40,
+    limit: Annotated[int, typer.Option(help="Maximum number of rows.", min=1)] = 40,
     as_json: AsJson = False,
 ) -> None:
-    """Print a stream's rows in quarantine: malformed and late ones, with their reason and where
-    they came from.
+    """Print the malformed and late rows of a stream in quarantine, with the reason and the position
+    in the source.
 
     Examples:
 
@@ -182,21 +181,28 @@ def quarantine(
     texts = [_texts({name: row.get(name) for name in columns}) for row in found]
     print_rows(f"{stream}, quarantine", ("window", "problem", "position", "content"), texts)
     if len(found) == limit:
-        out.print(f"the first {limit:,} rows; --limit shows more")
+        out.print(f"the first {limit:,} rows are shown; to see more, use --limit")
 
 
 @app.command()
 def delete(
     stream: Stream,
     force: Annotated[
-        bool, typer.Option("--force", help="Delete it although somebody needs it; asks its name.")
+        bool,
+        typer.Option(
+            "--force", help="Delete the stream even if it is still needed; asks for its name."
+        ),
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask; never enough for a stream that is needed.")
+        bool,
+        typer.Option(
+            "--yes",
+            help="Do not ask for confirmation. Does not delete a stream that is still needed.",
+        ),
     ] = False,
 ) -> None:
-    """Delete a stream's tables. Refused while an open replay, a published output or an undo needs
-    it.
+    """Delete the tables of a stream. Fails if an open replay, a published output or an undo needs
+    the stream.
 
     Examples:
 
@@ -207,7 +213,7 @@ def delete(
     if needed and not force:
         raise inventory.still_needed(stream, needed)
     for dependent in needed:
-        err.print(f"needed: {dependent.why}", markup=False)
+        err.print(f"needed because: {dependent.why}", markup=False)
     if force:
         given = typer.prompt(
             f"This cannot be undone. Type the stream's name to delete it ({stream})",
@@ -215,7 +221,7 @@ def delete(
         )
         if given.strip() != stream:
             raise InputError(
-                f'stream "{stream}" was not deleted: the name that was typed is "{given.strip()}"'
+                f'stream "{stream}" was not deleted: the typed name is "{given.strip()}"'
             )
     elif not yes:
         typer.confirm(f"Delete stream {stream}? This cannot be undone", abort=True, err=True)
@@ -226,14 +232,14 @@ def delete(
 @app.command()
 def upgrade(
     name: Annotated[
-        list[str] | None, typer.Argument(help="Streams or applications; all unless given.")
+        list[str] | None, typer.Argument(help="Names of streams or applications; all by default.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Repair damaged seals of streams, and their lists of data files.
 
-    Every window is compared with its seal. Nothing is deleted, and it may be repeated. Exit code 1
-    when windows do not hold what was sealed; they are named.
+    The command compares every window with its seal. It deletes nothing and can be repeated. The
+    exit code is 1 if the tuples of a window differ from its seal; these windows are listed.
 
     Examples:
 

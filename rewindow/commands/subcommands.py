@@ -24,6 +24,6 @@ class Subcommands(TyperGroup):
         known = self.list_commands(ctx)
         if given in known or given.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
-        listed = f"There are: {', '.join(known)}. `{ctx.command_path} -h` says what they do."
+        listed = f"Subcommands: {', '.join(known)}. `{ctx.command_path} -h` describes them."
         hint = f"{self.meant(given) or did_you_mean(given, known)}{listed}"
         raise InputError(f'subcommand "{given}" of `{ctx.command_path}` is unknown', hint=hint)

@@ -24,8 +24,8 @@ def undo(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put back what was published before this replay. Refused when a later publication overlaps,
-    which it names.
+    """Restore the windows that were published before this replay. Fails if a later publication
+    overlaps the range; the message names it.
 
     Examples:
 
@@ -46,8 +46,6 @@ def undo(
         listener=JobScreen(),
         crash=crash,
     )
-    done = (
-        f"it was undone already, as publication {result.number}" if was_done(result) else "undone"
-    )
+    done = f"already undone, as publication {result.number}" if was_done(result) else "undone"
     act, _ = next_steps(config, Ledger.open(config.ledger_url).replays.get(replay_id))
     show(result, as_json, f"{done}. {act}")

@@ -13,11 +13,11 @@ from rewindow.commands.screen import out
 
 def up(
     port: Annotated[
-        int | None, typer.Option(help="Port of the web page, on loopback.", min=1, max=65535)
+        int | None, typer.Option(help="Port of the web page on 127.0.0.1.", min=1, max=65535)
     ] = None,
 ) -> None:
-    """Start Airflow: four processes on loopback, kept alive by a supervisor. Stop them with
-    `rewindow down`.
+    """Start Airflow on 127.0.0.1: four processes, which a supervisor restarts if they end.
+    `rewindow down` stops them.
 
     Examples:
 
@@ -29,5 +29,8 @@ def up(
 
     running = start(load_project(), port=port)
     out.print(
-        escape(f"Airflow is at {running.address}, user admin, password in {running.password_file}")
+        escape(
+            f"Airflow is running at {running.address}; the user is admin, and the password is "
+            f"in {running.password_file}"
+        )
     )

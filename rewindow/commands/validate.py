@@ -38,15 +38,15 @@ def validate(
     application: App,
     options: ReplayOptions,
     graph: Annotated[
-        GraphForm | None, typer.Option(help="Print the application's graph in this form.")
+        GraphForm | None, typer.Option(help="Print the application's graph in this format.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say all that is wrong with an application, with the rule and what to do; starts no JVM,
-    creates nothing.
+    """Report all errors of an application, each with its rule and a hint. Starts no JVM and creates
+    no files.
 
-    Its inputs need not be recorded yet. The exit code is 0 where nothing is wrong, so that a
-    pipeline can ask.
+    The inputs need not be recorded yet. The exit code is 0 if there are no errors, so that the
+    command can be used in CI.
 
     Examples:
 
@@ -82,10 +82,10 @@ def _show(found: Validation, screen: Console) -> None:
     if found.is_valid:
         counts = {"operator": len(found.graph.operators), "input stream": len(found.graph.streams)}
         words = ", ".join(f"{count} {what}{'s' * (count != 1)}" for what, count in counts.items())
-        screen.print(f"[bold]{name}[/bold]: nothing is wrong; {words}")
+        screen.print(f"[bold]{name}[/bold]: no errors; {words}")
     else:
-        many = "1 thing is" if len(found.violations) == 1 else f"{len(found.violations)} things are"
-        screen.print(f"[bold]{name}[/bold]: {many} wrong")
+        many = "1 error" if len(found.violations) == 1 else f"{len(found.violations)} errors"
+        screen.print(f"[bold]{name}[/bold]: {many}")
     for rule, ones in groupby(found.violations, lambda one: one.rule):
         screen.print()
         for one in ones:

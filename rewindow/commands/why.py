@@ -22,15 +22,15 @@ def why(
     subject: Annotated[
         str,
         typer.Argument(
-            help="A replay's id, or an application: then what readers see of it.",
+            help="Id of a replay; or name of an application, for the window that readers see.",
             autocompletion=subjects,
         ),
     ],
     window: Annotated[str, typer.Argument(help="Window id, or a time inside the window.")],
     as_json: AsJson = False,
 ) -> None:
-    """Print the life of one window: what went in, who computed it, what came out, what was found
-    wrong.
+    """Print the history of one window: its inputs, the attempts that computed it, its outputs, and
+    the results of checks.
 
     Examples:
 
@@ -53,7 +53,7 @@ def _show(life: WindowLife) -> None:
     if life.message:
         out.print(escape(f"why {life.state}: {cause(life.message)}"))
     if life.purged:
-        out.print(f"not told, since they were purged: {' and '.join(life.purged)} of the replay")
+        out.print(f"not shown, because they were purged: {' and '.join(life.purged)} of the replay")
     rows = [
         (
             entry.stream,
@@ -82,7 +82,8 @@ def _show(life: WindowLife) -> None:
             f"{state.operator or 'no state'} ({state.rows} rows)" for state in life.checkpoint
         )
         out.print(
-            f"\ncheckpoint at or before it: window {life.checkpoint[0].window_id}: {escape(names)}"
+            f"\ncheckpoint at or before this window: window {life.checkpoint[0].window_id}: "
+            f"{escape(names)}"
         )
     _show_properties(life)
     print_facts({"quarantined tuples": life.quarantined, "failed checks": len(life.checks)})
@@ -91,7 +92,7 @@ def _show(life: WindowLife) -> None:
     for check in life.checks:
         where = "this window" if check.windows else "the whole range"
         out.print(
-            escape(f"  {check.output}: {check.check} ({check.severity}, {check.status}) of {where}")
+            escape(f"  {check.output}: {check.check} ({check.severity}, {check.status}) in {where}")
         )
     for publication in life.publications:
         act = f"{publication.kind} {publication.number} of {publication.replay}"
@@ -102,9 +103,9 @@ def _show(life: WindowLife) -> None:
 def _show_others(life: WindowLife) -> None:
     """Prints the replay that readers see, and the other replays of the window."""
     if life.visible is None:
-        out.print("readers see no replay of this window: none is published")
+        out.print("readers do not see this window: no replay of it is published")
     elif life.visible != life.replay:
-        out.print(escape(f"readers see this window of replay {life.visible}"))
+        out.print(escape(f"readers see the output of replay {life.visible} in this window"))
     rows = [
         (
             other.replay,

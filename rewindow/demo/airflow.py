@@ -131,10 +131,10 @@ class Airflow:
         if status == 0:
             raise ResourceError(
                 f"Airflow at {self.address} does not answer",
-                hint="Start it again: rewindow up",
+                hint="Start Airflow again: rewindow up",
             )
         said = answer.get("detail", answer) if isinstance(answer, dict) else answer
         raise RewindowError(
-            f"Airflow refused {method} {path} with status {status}",
+            f"Airflow rejected {method} {path} with status {status}",
             detail=str(said),
         )

@@ -133,7 +133,7 @@ def _command_error(arguments: tuple[str, ...], code: int, said: list[str]) -> Re
     cause = " ".join(line.strip().removeprefix("error: ") for line in lines[start:])
     error = RewindowError(
         f"command `rewindow {' '.join(arguments)}` ended with exit code {code}",
-        detail=cause or "It said nothing.",
+        detail=cause or "The command printed no error message.",
     )
     error.exit_code = code if code > 0 else 65  # type: ignore[misc]
     return error

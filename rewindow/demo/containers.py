@@ -74,7 +74,7 @@ def show_containers(
         # Only outputs of the killed container, and those downstream of it, may lose windows.
         may_lose = plan.may_lose and KILLED in output.upstream
         if other or (lost and not may_lose):
-            raise RewindowError(f"output {output.name} breaks its promise: {other or lost}")
+            raise RewindowError(f"output {output.name} violates its guarantee: {other or lost}")
         result = "equal to the undisturbed replay"
         if lost:
             result = f"{lost} windows are lost and listed"

@@ -16,25 +16,24 @@ from rewindow.windows import WindowRange
 GROUPS = 6
 SENSITIVE: dict[Mode, dict[Step, str]] = {
     Mode.EXACTLY_ONCE: {
-        Step.AFTER_FIRST_OUTPUT: "one output has the group, the others have not: none may get it "
-        "twice",
-        Step.AFTER_OUTPUTS: "outputs are ahead of facts and checkpoint: nothing may be written "
-        "again",
+        Step.AFTER_FIRST_OUTPUT: "one output has the group, the others do not: no output may get "
+        "it twice",
+        Step.AFTER_OUTPUTS: "outputs have the group, facts and checkpoint do not: no rows may be "
+        "written again",
         Step.AFTER_FACTS: "only the checkpoint is missing: the state must be computed again, the "
         "rows must not",
     },
     Mode.AT_LEAST_ONCE: {
-        Step.AFTER_FIRST_OUTPUT: "one output will hold the group twice, and readers must see it "
+        Step.AFTER_FIRST_OUTPUT: "one output will have the group twice, and readers must see it "
         "once",
-        Step.AFTER_OUTPUTS: "all outputs will hold the group twice, and readers must see it once",
-        Step.AFTER_FACTS: "rows and seals of the group will be there twice, and readers must see "
-        "it once",
+        Step.AFTER_OUTPUTS: "all outputs will have the group twice, and readers must see it once",
+        Step.AFTER_FACTS: "rows and seals of the group will exist twice, and readers must see it "
+        "once",
     },
     Mode.AT_MOST_ONCE: {
-        Step.STARTED: "the group counts as begun and is given up: it must be listed, window by "
-        "window",
-        Step.MATERIALISED: "files are written but not committed: they must not turn up, and the "
-        "loss must be listed",
+        Step.STARTED: "the group has started and is lost: each of its windows must be listed",
+        Step.MATERIALISED: "files are written but not committed: they must not become visible, "
+        "and the loss must be listed",
         Step.AFTER_FIRST_OUTPUT: "one output keeps the group, the others lose it: each must list "
         "its own loss",
     },

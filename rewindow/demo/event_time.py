@@ -68,9 +68,8 @@ def late_flights(config: Config, windows: WindowRange) -> list[str]:
         busy = [row for row in of_origin if row["flights"] * 100 >= flights]
         worst = max(busy, key=lambda row: (row["late"] / row["flights"], row["hour"]))
         lines.append(
-            f"{origin}: {late:,} of {flights:,} departures late for a report half an hour behind "
-            "the schedule, "
-            f"{late / flights:.1%}; most from {worst['hour']:02}:00 UTC, "
+            f"{origin}: {late:,} of {flights:,} departures late for a report half an hour after "
+            f"the scheduled time, {late / flights:.1%}; most from {worst['hour']:02}:00 UTC, "
             f"{worst['late'] / worst['flights']:.1%}"
         )
     return lines
@@ -82,7 +81,7 @@ def timers(config: Config, windows: WindowRange) -> list[str]:
     ticks = Table.open(config.stream_table(f"{HEARTBEAT}{WEATHER}.ticks"))
     count = query(sql, h=ticks)["n"][0].as_py()
     return [
-        f"filled with heartbeats: {count:,} timers, which say that time has passed and have no "
+        f"filled with heartbeats: {count:,} timers, which show that time has passed and have no "
         "values"
     ]
 
@@ -106,8 +105,8 @@ def made_values(config: Config, windows: WindowRange) -> list[str]:
 
 def _methods(counts: Sequence[tuple[str, int]]) -> str:
     words = {
-        "none": "left without one, as their gap is too long",
-        "expired": "left without one, too far from a report",
+        "none": "without a value, because their gap is too long",
+        "expired": "without a value, because they are too far from a report",
     }
     return (
         ", ".join(f"{count:,} {words.get(method, method)}" for method, count in counts)

@@ -85,9 +85,10 @@ class _Facts:
             return words
         listed = ", ".join(map(str, windows[:5])) + (" ..." if len(windows) > 5 else "")
         raise RewindowError(
-            f'broken promise of replay "{self._run.replay_id}" ({self._plan.mode.words}): {words}',
+            f'violated guarantee of replay "{self._run.replay_id}" ({self._plan.mode.words}): '
+            f"{words}",
             detail=f"Windows: {listed}." if listed else f"Killed at {self._run.drill.crash}.",
-            hint=f"Its tables stay in {self._config.replay_root(self._run.replay_id)}; see a "
+            hint=f"Its tables are kept in {self._config.replay_root(self._run.replay_id)}; see a "
             "window with rewindow why.",
         )
 
@@ -100,7 +101,9 @@ class _Facts:
         """Checks the promises for an undisturbed replay."""
         counts = self._count.summary()
         found = (counts.redone, counts.lost, counts.repeated, counts.affected)
-        return (self.claim("nothing is redone, lost, repeated or affected", not any(found)),)
+        return (
+            self.claim("no window is computed again, lost, repeated or affected", not any(found)),
+        )
 
     def exactly_once(self, certificate: Certificate) -> tuple[str, ...]:
         """Checks that every window exists once and equals the undisturbed replay, and that at most
@@ -110,7 +113,7 @@ class _Facts:
         redone = self._ranges([self._count.redone])
         once = not counts.lost and not counts.repeated and not counts.affected
         return (
-            self.claim("every window is there once", once, self._repeated()),
+            self.claim("every window exists once", once, self._repeated()),
             self._equal(certificate),
             self.claim(
                 f"only windows of the killed group were computed again: {_words(redone)}",
@@ -130,7 +133,7 @@ class _Facts:
             bool(repeated) and repeated[0].first > checkpoint and self._is_killed_group(repeated)
         )
         return (
-            self.claim("nothing is lost", not counts.lost and not counts.affected),
+            self.claim("no window is lost", not counts.lost and not counts.affected),
             self.claim(
                 f"repeats are confined to windows after the checkpoint at {checkpoint}: "
                 f"{_words(repeated)}",
@@ -147,7 +150,7 @@ class _Facts:
         counts = self._count.summary()
         sentences = [
             self.claim(
-                "nothing is there twice",
+                "no window exists twice",
                 not counts.repeated and not counts.redone,
                 self._repeated(),
             )
@@ -159,7 +162,7 @@ class _Facts:
             absent = self._absent(output.name, reference)
             compared = list(starmap(WindowRange, output.ranges.get("lost", [])))
             exact = listed == absent == compared and (not listed or self._is_killed_group(listed))
-            words = f"{output.name}: lost is what is listed, {_words(listed)}"
+            words = f"{output.name}: exactly the listed windows are lost, {_words(listed)}"
             sentences.append(self.claim(words, exact, absent or listed or compared))
         lost_any = counts.lost > 0 and counts.affected > 0
         sentences.append(
@@ -172,7 +175,7 @@ class _Facts:
         for output in certificate.outputs:
             for ranges in output.ranges.values():
                 differing += starmap(WindowRange, ranges)
-        words = "what readers see equals the undisturbed replay"
+        words = "readers see the same output as that of the undisturbed replay"
         return self.claim(words, certificate.equal and certificate.digest != "", differing)
 
     def _is_killed_group(self, ranges: list[WindowRange]) -> bool:
@@ -221,7 +224,7 @@ def prove_published(config: Config, replay_id: str, words: str) -> str:
     certificate = certify(config, replay_id, "published")
     if not certificate.equal:
         raise RewindowError(
-            f'what is published differs from replay "{replay_id}"',
+            f'the published output differs from replay "{replay_id}"',
             detail=f"Expected: {words}.",
         )
     return words

@@ -42,11 +42,10 @@ def build_demo_page(
     page = Page(
         title="A year of flights, replayed four times and killed three times",
         lead=(
-            "Every flight that left New York's three airports in 2013, and the weather there, hour "
-            "by hour. One replay "
-            "was left alone. In the others the running Spark job got a SIGKILL in the midst of a "
-            "commit group; Airflow "
-            "began the next attempt, and each mode kept its own promise."
+            "Every flight that left New York's three airports in 2013, and the weather there, "
+            "hour by hour. One replay was left alone. In the others the running Spark job got a "
+            "SIGKILL in the middle of a commit group. Airflow started the next attempt, and each "
+            "mode kept its guarantee."
         ),
         grid=first.grid,
         windows=first.windows,
@@ -103,17 +102,17 @@ def _next_steps(stories: Sequence[ReplayReport]) -> tuple[tuple[str, str], ...]:
     lossy = by_mode["at_most_once"]
     stretches = chain.from_iterable(lossy.outputs.values())
     lost = next((part.windows.first for part in stretches if part.kind == "lost"), None)
-    steps = [("rewindow list", "all replays that there are")]
+    steps = [("rewindow list", "all replays")]
     if lost is not None:
         steps.append(
             (
                 f"rewindow why {lossy.replay_id} {lost}",
-                "the life of the first window that at most once gave up",
+                "the history of the first window that at most once lost",
             )
         )
     steps += [
-        ("rewindow gaps weather", "when the weather stations were silent"),
-        (f"rewindow undo {by_mode['exactly_once'].replay_id}", "take the publication back"),
+        ("rewindow gaps weather", "times when the weather stations were silent"),
+        (f"rewindow undo {by_mode['exactly_once'].replay_id}", "undo the publication"),
         ("make down", "stop Airflow"),
     ]
     return tuple(steps)

@@ -91,17 +91,17 @@ def show(
         last=last,
     )
     demo_console.say(
-        f'seed {stage.seed}: make demo ARGS="--seed {stage.seed}" kills at the same steps again'
+        f'seed {stage.seed}: make demo ARGS="--seed {stage.seed}" kills at the same steps'
     )
     try:
         return _play(stage)
     except KeyboardInterrupt:
-        demo_console.say("ctrl-C: giving up what runs", style="yellow")
+        demo_console.say("ctrl-C: abandoning running replays", style="yellow")
         _clean_up(stage)
         raise Interrupted(
             "demo stopped",
-            detail="Its running replays are abandoned; what is recorded and published stays.",
-            hint="Begin again: make demo. Airflow runs on until: make down",
+            detail="Its running replays were abandoned. Recorded and published streams are kept.",
+            hint="To start again: make demo. To stop Airflow: make down",
         ) from None
 
 
@@ -133,7 +133,7 @@ def _play(stage: Show) -> Location:
         show_containers(stage.config, demo_console, APPLICATION, reference, stage.windows)
     with demo_console.chapter(
         "event time",
-        "Find late flights, and fill the weather's silence in two ways",
+        "Find late flights, and fill gaps in the weather in two ways",
     ):
         assert stage.windows is not None, "the range is known"
         places = show_event_time(stage.config, demo_console, stage.windows)
@@ -182,7 +182,8 @@ def _refuse_held(stage: Show, windows: WindowRange) -> None:
                 f'replay "{lease.replay_id}" holds windows [{lease.first}, {lease.last}] of '
                 f"{lease.table_name}",
                 holder=lease.replay_id,
-                hint=f"Wait until it has ended, or give it up: rewindow abandon {lease.replay_id}",
+                hint="Wait until this replay has ended, or abandon it: rewindow abandon "
+                f"{lease.replay_id}",
             )
 
 
@@ -262,7 +263,7 @@ def _publish(stage: Show, run: DemoRun) -> None:
         states=("awaiting_input", "deferred"),
         demo_console=demo_console,
     )
-    demo_console.say("its certificate says equal: approving the publication in Airflow")
+    demo_console.say("its certificate is equal: approving the publication in Airflow")
     stage.airflow.approve(run.run_id)
     wait_for_task(
         stage.airflow, run, "publish_windows", states=("success",), demo_console=demo_console
@@ -313,6 +314,6 @@ def _clean_up(stage: Show) -> None:
             stage.demo_console.say(f"{error.primary}; {error.hint}", style="yellow")
         except RewindowError as error:
             stage.demo_console.say(
-                f"could not give up {run.run_id}: {error.primary}",
+                f"could not abandon {run.run_id}: {error.primary}",
                 style="yellow",
             )

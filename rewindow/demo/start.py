@@ -33,22 +33,22 @@ def check_place(config: Config, application: str, streams: Iterable[str]) -> Non
     sources = [folder / f"{application}.py" for folder in config.applications]
     if not dag.is_file() or not any(path.is_file() for path in sources):
         raise InputError(
-            f'the example is not in "{config.root}"',
+            f'the example of the demo is not in "{config.root}"',
             detail=f"Missing: {sources[0] if dag.is_file() else dag}.",
             hint="Run the demo in a clone of the project.",
         )
     if not config.replay.drills:
         raise InputError(
-            "the demo kills its jobs, and drills are not allowed here",
+            "the demo kills its jobs, but drills are not enabled in this project",
             hint="Set [replay] drills = true in rewindow.toml, or REWINDOW_REPLAY__DRILLS=true.",
         )
     config.state.make_folder()
     free = config.state.free_bytes()
     if free is not None and free < DISK_BYTES_MIN:
         raise ResourceError(
-            f"{free / 1e9:.1f} GB are free for the state folder, the demo takes up to "
+            f"{free / 1e9:.1f} GB are free for the state folder, but the demo needs up to "
             f"{DISK_BYTES_MIN / 1e9:.0f}",
-            hint=f"Make room in {config.state}.",
+            hint=f"Free disk space in {config.state}.",
         )
 
 
@@ -104,7 +104,7 @@ def begin_afresh(
             "delete it",
             hint="Run without --fresh, or with another state folder (REWINDOW_STATE).",
         )
-    logger.info(f"deleting what earlier demos left in {config.state}")
+    logger.info(f"deleting the results of earlier demos in {config.state}")
     down(config)
     for path in (*(config.state / name for name in _OURS), *config.state.entries("ledger*")):
         if path.is_file():

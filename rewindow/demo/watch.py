@@ -110,7 +110,7 @@ def wait_for_task(
 
 def wait_for_end(airflow: Airflow, run: DemoRun, demo_console: DemoConsole) -> str:
     """Waits until a run has ended, and returns its state."""
-    demo_console.doing(f"waiting for the end of {run.run_id}")
+    demo_console.doing(f"waiting until {run.run_id} ends")
     began = time.monotonic()
     while (state := airflow.state(run.run_id)) not in ENDED:
         if time.monotonic() - began > STILL_SECONDS_MAX:
@@ -163,8 +163,8 @@ class _Watch:
             return False
         self._run.kills.append(KillEvent(1, sentry.gone_at, drill.step.value, group=drill.group))
         self._telling.say(
-            f"SIGKILL: process {sentry.pid} and its JVM are gone, in group {drill.group} at step "
-            f"{drill.step.value}",
+            f"SIGKILL: process {sentry.pid} and its JVM have ended, in group {drill.group} at "
+            f"step {drill.step.value}",
             style="bold red",
         )
         return True
@@ -262,14 +262,15 @@ def _check_alive(airflow: Airflow, run: DemoRun, task: str, now: Task) -> None:
         raise RewindowError(
             f'task "{task}" of DAG run "{run.run_id}" is {now.state}',
             detail=airflow.last_words(run.run_id, task, now) or "Its log is empty.",
-            hint=f"Look at it in Airflow: {airflow.page(run.run_id)}",
+            hint=f"Open the run in Airflow: {airflow.page(run.run_id)}",
         )
 
 
 def _stuck(airflow: Airflow, run: DemoRun, task: str) -> RewindowError:
     return RewindowError(
-        f'task "{task}" of DAG run "{run.run_id}" has stood still for {STILL_SECONDS_MAX:.0f} s',
-        hint=f"Look at it in Airflow: {airflow.page(run.run_id)}",
+        f'task "{task}" of DAG run "{run.run_id}" has made no progress for '
+        f"{STILL_SECONDS_MAX:.0f} s",
+        hint=f"Open the run in Airflow: {airflow.page(run.run_id)}",
     )
 
 
@@ -278,5 +279,5 @@ def groups_word(drill: Drill) -> str:
     return (
         f"SIGKILL at {drill.step.value} of group {drill.group} of {GROUPS}: {drill.stake}"
         if drill.step
-        else "nothing is killed"
+        else "no job is killed"
     )

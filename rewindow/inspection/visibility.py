@@ -26,7 +26,7 @@ class Visibility:
     def __str__(self) -> str:
         if not self.covered_by:
             return ""
-        return f"{'' if self.is_whole else 'in part '}covered by {', '.join(self.covered_by)}"
+        return f"{'' if self.is_whole else 'partly '}covered by {', '.join(self.covered_by)}"
 
 
 def visibility(ledger: Ledger, row: Replay) -> Visibility:

@@ -85,8 +85,8 @@ def dependents(ledger: Ledger, stream: str) -> list[Dependent]:
     for act in chain.from_iterable(effective_by_replay(ledger, stream).values()):
         application = ledger.replays.get(act.replay_id).application
         words = (
-            f"publication {act.number} made its windows {act.range}; it is visible to readers and "
-            f"can be taken back: rewindow undo {act.replay_id}"
+            f"publication {act.number} published its windows {act.range}, which readers see; to "
+            f"undo: rewindow undo {act.replay_id}"
         )
         found.append(Dependent(act.replay_id, application, act.range, is_open=False, why=words))
     return found + readers(ledger, stream)
@@ -112,7 +112,7 @@ def mark_stale(ledger: Ledger, stream: str, windows: Sequence[WindowRange]) -> l
                 continue
             for part in touched:
                 ledger.stale.add(reader.application, name, part.first, part.last, REOPENED)
-    return [f"has read the older seal: {reader.why}" for reader in found]
+    return [f"read the old seal: {reader.why}" for reader in found]
 
 
 def readers_of_end(
@@ -182,7 +182,7 @@ def mark_end(ledger: Ledger, stream: str, end: int | None) -> list[str]:
                 ledger.stale.add(reader.application, name, behind, last, REOPENED)
     return list(
         dict.fromkeys(
-            f"was computed with another end of {stream}: {reader.why}" for reader, _ in found
+            f"was computed with a different end of {stream}: {reader.why}" for reader, _ in found
         )
     )
 

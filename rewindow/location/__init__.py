@@ -30,7 +30,7 @@ def location(given: str | os.PathLike[str] | Location) -> Location:
     text = os.fspath(given)
     if _SCHEME.match(text):
         raise InputError(
-            f"{text} is no folder of this machine",
-            hint="Write a path on a local or shared file system; no object store is known.",
+            f'location "{text}" is not a folder of this machine',
+            hint="Use a path on a local or shared file system. Object stores are not supported.",
         )
     return LocalLocation(text)

@@ -200,8 +200,8 @@ class Location(ABC):
 
     @abstractmethod
     def sync(self) -> None:
-        """Makes a file, or the names in a folder, durable; in a store, writes are durable when they
-        return.
+        """Ensures that a file, or the names in a folder, are durable; in a store, writes are
+        durable when they return.
         """
 
     @abstractmethod

@@ -251,7 +251,7 @@ def _of_texts(name: str, event: str, values: Sequence[str | None]) -> Column:
     )
     if kind in ("STRING", "BOOLEAN") or not sounds_like_time(name):
         return plain
-    return read_as_epoch(plain, "and named as a time" + also) or plain
+    return read_as_epoch(plain, "and the name suggests a time" + also) or plain
 
 
 def read_as_epoch(column: Column, why: str) -> Column | None:
@@ -328,10 +328,10 @@ def _combined(day: Column, clock: Column, micros: Sequence[int | None]) -> Colum
 def _empty(path: tuple[str, ...], event: str, values: Sequence[Any]) -> Column:
     """Returns a column without values, whose type can only be guessed from its name."""
     name = ".".join(path)
-    column = Column(name, event, "STRING", why="no value to look at", values=values)
+    column = Column(name, event, "STRING", why="no values in the sample", values=values)
     column = replace(column, path=path if len(path) > 1 else ())
     if sounds_like_time(path[-1]):
-        why = "no value to look at; its name is that of a time"
+        why = "no values in the sample; the name suggests a time"
         return replace(column, kind="TIMESTAMP", why=why, instant=column.sql)
     return column
 
@@ -348,7 +348,7 @@ def _number(texts: Sequence[str]) -> tuple[str, str]:
         scale = scales.pop()
         return (
             f"DECIMAL(18,{scale})",
-            f"numbers, all with {scale} digit{'s' * (scale > 1)} behind the point",
+            f"numbers, all with {scale} digit{'s' * (scale > 1)} after the decimal point",
         )
     # A number with leading zeros is a code, such as a postal code, and would lose the zeros as a
     # number.
@@ -376,7 +376,7 @@ def _of_values(
         ".".join(path),
         event,
         kind,
-        why="as the file says" if own else _json_words(kind),
+        why="type declared in the file" if own else _json_words(kind),
         values=values,
         path=path if len(path) > 1 else (),
     )
@@ -396,12 +396,12 @@ def _of_values(
         return replace(
             plain,
             kind=own or "TIMESTAMP",
-            why="times, as the file says",
+            why="times, as declared in the file",
             instant=sql,
             times=times,
         )
     if all(map(_is_number, there)) and sounds_like_time(name):
-        return read_as_epoch(plain, "and named as a time") or plain
+        return read_as_epoch(plain, "and the name suggests a time") or plain
     return plain
 
 

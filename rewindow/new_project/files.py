@@ -45,10 +45,9 @@ def write_files(files: Mapping[Path, str]) -> None:
     for path in files:
         if path.exists():
             raise InputError(
-                f'file "{path}" is there already',
+                f'file "{path}" already exists',
                 detail="Nothing was written.",
-                hint="Go to another folder, or write a further [streams.NAME] into "
-                f"{SETTINGS_FILE} by hand.",
+                hint=f"Use another folder, or add a section [streams.NAME] to {SETTINGS_FILE}.",
             )
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -217,7 +216,7 @@ COUNTS = pa.schema(
 
 
 class {class_name}(FrameOperator):
-    """Tuples of each {per}{", and sums" if adds else ""}. What has no tuple has no row."""
+    """Tuples of each {per}{", and sums" if adds else ""}. Groups without tuples have no row."""
 
     inputs: ClassVar = {{"{stream.name}": InputPort(NEEDED)}}
     outputs: ClassVar = {{"{OUTPUT}": OutputPort(COUNTS)}}
@@ -263,9 +262,8 @@ def _suite(stream: NewStream, suite: str) -> str:
         "row_measures": {"rows_not_as_recorded": compared},
     }
     notes = (
-        f"What is expected of each window of {stream.application}.{OUTPUT}: measures are SQL over "
-        "its rows, "
-        "row measures compare them with the stream. Change them with the application."
+        f"Expectations of each window of {stream.application}.{OUTPUT}: measures are SQL over its "
+        "rows, row measures compare them with the stream. Change them with the application."
     )
     value = {"name": suite, "notes": notes, "meta": meta, "expectations": expectations}
     return json.dumps(value, indent=2) + "\n"

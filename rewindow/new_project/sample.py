@@ -118,15 +118,15 @@ def read_sample(path: Path) -> SourceSample:
     place = os.path.abspath(path)
     if not path.exists() and not any(letter in place for letter in "*?["):
         raise InputError(
-            f'file "{path}" is not there',
-            hint=f"{_beside(path)}Name a CSV, JSON lines or Parquet file, a folder of them, or a "
-            "Delta table.",
+            f'file "{path}" does not exist',
+            hint=f"{_beside(path)}Use a CSV, JSON lines or Parquet file, a folder of such files, "
+            "or a Delta table.",
         )
     kind = source_format("new", place, None)
     if kind not in _READ:
         raise InputError(
-            f'"{path}" is a source of format {kind}, and only {", ".join(_READ)} are looked into',
-            hint="Write rewindow.toml by hand: Rewindow's docs/tutorial.md has one to copy.",
+            f'`rewindow init` cannot read "{path}": its format is {kind}, not {", ".join(_READ)}',
+            hint="Write rewindow.toml by hand; docs/tutorial.md has an example.",
         )
     if kind == "delta":
         return _delta(place)
@@ -142,8 +142,8 @@ def read_sample(path: Path) -> SourceSample:
     except (csv.Error, UnicodeError) as error:
         raise InputError(
             f'source "{place}" cannot be read as {kind} in the encoding {encoding}: {error}',
-            hint="Write rewindow.toml by hand, with encoding and delimiter of the stream: "
-            "Rewindow's docs/tutorial.md has one to copy.",
+            hint="Write rewindow.toml by hand, with the stream's encoding and delimiter; "
+            "docs/tutorial.md has an example.",
         ) from error
 
 
@@ -223,7 +223,7 @@ def _csv(
     if not head:
         raise InputError(
             f'source file "{files[0].name}" is empty',
-            hint="Its first row must name the columns.",
+            hint="The first row must contain the column names.",
         )
     has_header = _has_header(head)
     if has_header:
@@ -397,7 +397,7 @@ def _json(
         name = files[0].name
         raise InputError(
             f'source file "{name}" is a JSON array, not JSON lines',
-            hint=f"Write one object a line, such as by: jq -c '.[]' {name} > "
+            hint=f"Write one object per line, for example with: jq -c '.[]' {name} > "
             f"{Path(name).stem}.jsonl",
         )
     starts: list[tuple[int, str]] = []
@@ -415,7 +415,7 @@ def _json(
     if lines and not found:
         raise InputError(
             f'no line of source file "{files[0].name}" is a JSON object',
-            hint="Write one object a line.",
+            hint="Write one object per line.",
         )
     names = list(dict.fromkeys(chain.from_iterable(found)))
     left_out = _of_other_case(names)
@@ -463,7 +463,7 @@ def _parquet(place: str, files: Sequence[SourceFile]) -> SourceSample:
     except (pa.ArrowException, OSError) as error:
         raise InputError(
             f'source "{place}" cannot be read as Parquet: {error}',
-            hint="Remove or replace the file that is named.",
+            hint="Remove or replace this file.",
         ) from error
     return _of_rows(place, "parquet", schema, rows, head, total)
 

@@ -173,8 +173,8 @@ def _with_epochs(columns: Sequence[Column]) -> list[Column]:
     another time column, or if there is no other time column.
     """
     times = [column for column in columns if present(column.times)]
-    why = "though its name does not say so: "
-    why += "it is near to another time" if times else "no other column is a time"
+    why = "although the name does not suggest it: "
+    why += "the values are close to another time" if times else "no other column is a time"
     found = []
     for column in columns:
         is_named = column.instant or not _is_numeric(column)
@@ -236,7 +236,7 @@ def changed(  # noqa: PLR0913 - each is an answer
         stream = _with_durations(_chosen(stream, "keys", key=column_or_none, measures=measures))
     if width is not None and width != stream.width:
         if not 1000 <= parse_duration(width) <= parse_duration("5 days"):
-            raise InputError(f'width "{width}" is out of range, allowed is 1 ms to 5 days')
+            raise InputError(f'width "{width}" is out of range: it must be 1 ms to 5 days')
         stream = _chosen(stream, "width", width=width)
     if interval is not None and interval != stream.interval:
         parse_duration(interval)
@@ -259,7 +259,7 @@ def _read_as(stream: NewStream, pattern: str) -> NewStream:
     if other is None or pattern != other.pattern:
         raise InputError(
             f'column "{before.name}" cannot be read as {pattern}',
-            hint=f"It can as: {', '.join(stream.patterns)}.",
+            hint=f"Possible formats: {', '.join(stream.patterns)}.",
         )
     other = replace(other, other=replace(before, other=None))
     columns = [other if column is before else column for column in stream.columns]
@@ -277,7 +277,7 @@ def _known_zone(name: str) -> str:
         meant = did_you_mean(name, available_timezones())
         raise InputError(
             f'zone "{name}" is unknown',
-            hint=f'{meant}Write it as in "Europe/Berlin", or "UTC".',
+            hint=f'{meant}Use a name such as "Europe/Berlin", or "UTC".',
         )
     return name
 
@@ -293,7 +293,7 @@ def _time(stream: NewStream, name: str) -> Column:
     if time is not None:
         return time
     names = names_of(times)
-    hint = f"{did_you_mean(name, names)}Columns that are times: {', '.join(names)}."
+    hint = f"{did_you_mean(name, names)}Columns with times: {', '.join(names)}."
     column = find_named(stream.columns, name)
     if column is None:
         raise InputError(f'column "{name}" is not in the source', hint=hint)
@@ -356,18 +356,17 @@ def _arrival(sample: SourceSample, columns: Sequence[Column]) -> tuple[Column, s
         )
         is_titled = sample.misshapen > sample.rows
         title = (
-            f" {sample.misshapen:,} of {sample.rows + sample.misshapen:,} rows have not the "
-            "columns of line 1, which may be a title."
+            f" {sample.misshapen:,} of {sample.rows + sample.misshapen:,} rows have other columns "
+            "than line 1, which may be a title."
         )
         raise InputError(
-            "no column of the source is a time, so none can be the arrival timestamp",
-            detail=f"Looked at: {listed}.{title * is_titled}",
+            "no column can be the arrival timestamp: no column of the source contains times",
+            detail=f"Columns: {listed}.{title * is_titled}",
             hint="Remove the lines above the names of the columns."
             if is_titled
-            else "Write rewindow.toml by hand (Rewindow's docs/tutorial.md has one), with "
-            "arrived_at as SQL over the columns, "
-            "such as try_to_timestamp(COLUMN, 'd.M.yyyy H:m:s'), or timestamp_seconds(COLUMN) of a "
-            "number.",
+            else "Write rewindow.toml by hand, as in docs/tutorial.md, with arrived_at as SQL "
+            "over the columns, such as try_to_timestamp(COLUMN, 'd.M.yyyy H:m:s'), or "
+            "timestamp_seconds(COLUMN) of a number.",
         )
 
     ranked = sorted(candidates, key=lambda column: _rank(column, candidates))
@@ -375,9 +374,9 @@ def _arrival(sample: SourceSample, columns: Sequence[Column]) -> tuple[Column, s
     ordered = _ordered(best, sample.head)
     later = _not_earlier(best, candidates)
     reasons = [
-        "its name is that of an arrival" if _ARRIVAL.search(best.name.lower()) else "",
-        "the only column that is a time" if len(candidates) == 1 else "",
-        f"the rows are in its order ({ordered:.0%})" if ordered >= _ORDERED_MIN else "",
+        "the name suggests an arrival" if _ARRIVAL.search(best.name.lower()) else "",
+        "the only column with times" if len(candidates) == 1 else "",
+        f"the rows are sorted by it ({ordered:.0%})" if ordered >= _ORDERED_MIN else "",
         f"not earlier than {', '.join(later)}" if later else "",
         f"{best.missing:,} rows have none and go to quarantine" if best.missing else "",
         f"next best: {ranked[1].name}" if len(ranked) > 1 else "",
@@ -468,7 +467,9 @@ def _event_at(columns: Sequence[Column], arrival: Column) -> tuple[Column, str]:
             found.append((-share, not sounds_like_time(column.name), column, counts))
     found.sort(key=lambda entry: entry[:2])
     if not found:
-        return arrival, "the arrival; another column if tuples arrive later than they happen"
+        return arrival, (
+            "same as the arrival; use another column if tuples arrive later than they happen"
+        )
     _, _, best, (earlier, rows) = found[0]
     why = f"a time that is not later than the arrival in {earlier:,} of {rows:,} rows"
     return best, why + (f"; next best: {found[1][2].name}" if len(found) > 1 else "")
@@ -490,11 +491,11 @@ def _key(columns: Sequence[Column], arrival: Column) -> tuple[Column | None, str
             found.append((not is_named, present_share < _PRESENT_MIN, column, present_share))
     found.sort(key=lambda entry: entry[:2])
     if not found:
-        return None, "no column without nulls has values that come again"
+        return None, "no column without nulls has repeated values"
     is_text, _, best, share = found[0]
     why = (
         f"{'text' if is_text else 'named as a key'}, {best.distinct:,} values in {rows:,} rows, "
-        f"never null; {share:.0%} of them come during at least half of the time"
+        f"never null; {share:.0%} of them occur during at least half of the time"
     )
     return best, why + (f"; next best: {found[1][2].name}" if len(found) > 1 else "")
 
@@ -551,7 +552,7 @@ def _with_durations(stream: NewStream) -> NewStream:
     first, last = _span(times) if times else (0, 0)
     span = last - first
     if not span:
-        why = {**stream.why, "width": "no rows to go by", "interval": "no rows to go by"}
+        why = {**stream.why, "width": "no rows in the sample", "interval": "no rows in the sample"}
         return replace(stream, width="1 minute", interval=None, why=why)
     # Arrivals that are dates all fall on midnight, so narrower windows than a day would be empty.
     step = 1 if stream.arrival.has_clock else DAY_US
@@ -599,9 +600,9 @@ def _interval(stream: NewStream, span: int) -> tuple[str, str]:
         silences = _silences(distances, interval)
     whose = " of a key" if stream.key else ""
     return interval, (
-        f"nine in ten keys send every {describe_duration(round(typical))} or more often; "
+        f"90 % of the keys send every {describe_duration(round(typical))} or more often; "
         if stream.key
-        else f"tuples come every {describe_duration(round(typical))}; "
+        else f"tuples arrive every {describe_duration(round(typical))}; "
     ) + (
         f"longer than this are {silences:,} of {len(distances):,} distances of tuples{whose} in "
         f"the first {min(head, len(stream.arrival.times)):,} rows"

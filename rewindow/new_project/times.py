@@ -51,7 +51,7 @@ _CLOCKS = {
     "T%H:%M:%S": "'T'H:m:s",
     "T%H:%M%z": "'T'H:mXXX",
 }
-ZONELESS = "without a zone: taken as UTC"
+ZONELESS = "without a zone, read as UTC"
 _COMPACT = {14: ("%Y%m%d%H%M%S", "yyyyMMddHHmmss"), 8: ("%Y%m%d", "yyyyMMdd")}
 _CLOCK = re.compile(r"\d{1,2}:\d\d(:\d\d(\.\d{1,6})?)?")
 _EPOCHS = {"timestamp_seconds": 1, "timestamp_millis": 10**3, "timestamp_micros": 10**6}
@@ -182,7 +182,7 @@ def _by_form(quoted: str, values: Sequence[str | None], meant: Sequence[str]) ->
     if len(fitting) == 1:
         return fitting[0]
     best, other = fitting[:2]
-    why = f"{best.why}; could be {other.pattern} as well, look at it"
+    why = f"{best.why}; could be {other.pattern} as well: please check"
     return replace(best, why=why, other=other)
 
 

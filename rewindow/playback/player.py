@@ -141,8 +141,8 @@ def play(  # noqa: PLR0913 - each is an option of the verb
     """
     if speed is not None and not (speed > 0 and math.isfinite(speed)):
         raise InputError(
-            f"speed {speed:g} is out of range, it must be above 0 and finite",
-            hint="Twice as fast as recorded is 2; as fast as it can be read is max.",
+            f"speed {speed:g} is out of range: it must be a finite number above 0",
+            hint="For twice the recorded speed, use 2; for the maximum speed, use max.",
         )
     listener = listener or Silent()
     clock = clock or _MachineClock()
@@ -157,12 +157,11 @@ def play(  # noqa: PLR0913 - each is an option of the verb
     if not seals.num_rows:
         raise RangeError(
             f'no window of {asked} of stream "{stream}" is sealed',
-            hint=f"Run: rewindow streams show {stream}",
+            hint=f"To see its sealed windows: rewindow streams show {stream}",
         )
     if missing := len(asked) - seals.num_rows:
         logger.warning(
-            f"{missing:,} of {quantity(len(asked), 'window')} are not sealed: nothing is "
-            "sent for them"
+            f"{missing:,} of {quantity(len(asked), 'window')} are not sealed and are skipped"
         )
     report = PlaybackReport(
         stream, asked, missing, tuples=0, speed=speed, recorded_s=0.0, seconds=0.0, delay_s=None
@@ -184,9 +183,9 @@ def _not_there(config: Config, stream: str) -> InputError:
     there = sealed_streams(config.state / "streams")
     meant = did_you_mean(stream, there)
     known = (
-        f"Recorded or published are: {', '.join(there)}."
+        f"Recorded and published streams: {', '.join(there)}."
         if there
-        else "Nothing is recorded or published yet."
+        else "No stream is recorded or published yet."
     )
     return InputError(f'stream "{stream}" is unknown', hint=f"{meant}{known}")
 
@@ -214,9 +213,9 @@ def _asked(
     last = sealed.last if last is None else last
     if first > sealed.last or last < sealed.first:
         raise RangeError(
-            f'window range from {first} to {last} of stream "{stream}" is beside what is sealed, '
-            f"{sealed}",
-            detail=f"Sealed is {format_time(grid.start_us(sealed.first))} to "
+            f'window range from {first} to {last} of stream "{stream}" does not overlap the '
+            f"sealed windows {sealed}",
+            detail=f"Sealed range: {format_time(grid.start_us(sealed.first))} to "
             f"{format_time(grid.end_us(sealed.last))}.",
         )
     return WindowRange(first, last).checked(f'stream "{stream}"')
@@ -261,8 +260,8 @@ def _read(data: Table, seals: pa.Table, between: _Between) -> _Part:
         raise TableError(
             f'window {ids[index]} of stream "{data.path.name}" has {actual[index]} tuples, but '
             f"{counts[index]} were sealed",
-            hint="The stream was changed after it was sealed, or is being changed now. Try again, "
-            "or record it again.",
+            hint="The stream was changed after it was sealed, or is being changed now. Run the "
+            "command again, or record the stream again.",
         )
     arrived_us = rows["arrived_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
     from_us, to_us = between
@@ -303,9 +302,9 @@ class _Player:
             for part in parts:
                 self._play(part)
         except ConnectionError:
-            raise self._stopped("the reader has gone", by_reader=True) from None
+            raise self._stopped("the reader closed the connection", by_reader=True) from None
         except KeyboardInterrupt:
-            raise self._stopped("it was stopped") from None
+            raise self._stopped("the command was interrupted") from None
         return self._told()
 
     def _told(self) -> PlaybackReport:
@@ -382,7 +381,6 @@ class _Player:
             f'playback of stream "{stream}" ended after {sent}: {why}',
             report=replace(self._told(), is_complete=False),
             by_reader=by_reader,
-            hint=f"rewindow play {stream} --first {self._window} --last {last} --speed {speed} "
-            "sends that window "
-            "again, and goes on; to a port with --port as before.",
+            hint=f"To continue with that window: rewindow play {stream} --first {self._window} "
+            f"--last {last} --speed {speed}. Add --port if the playback used one.",
         )

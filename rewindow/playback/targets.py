@@ -22,7 +22,7 @@ class ReaderGone(ConnectionError):
     """The reader has disconnected after receiving `taken` bytes of the current data."""
 
     def __init__(self, taken: int) -> None:
-        super().__init__("the reader has gone")
+        super().__init__("the reader closed the connection")
         self.taken = taken
 
 
@@ -71,14 +71,14 @@ def on_port(port: int) -> Iterator[Receiver]:
     """
     if not 0 <= port <= PORT_MAX:
         raise InputError(
-            f"port {port} is out of range, allowed is 0 to {PORT_MAX}, where 0 takes a free one"
+            f"port {port} is out of range: it must be 0 to {PORT_MAX}, where 0 selects a free port"
         )
     try:
         server = socket.create_server((HOST, port))
     except OSError as error:
         raise ResourceError(
-            f"port {port} of {HOST} cannot be listened on: {error.strerror}",
-            hint="Choose another one, or 0.",
+            f"cannot listen on port {port} of {HOST}: {error.strerror}",
+            hint="Choose another port, or 0 for a free port.",
         ) from error
     with server:
         logger.info(f"waiting for a reader on {HOST}:{server.getsockname()[1]}")

@@ -148,7 +148,7 @@ def find_repairs(config: Config) -> Repairs:
             continue
         for windows, tuples in late_windows(config, entry.name)[0]:
             late.append(LateTuples(entry.name, windows, tuples))
-            words = f"late tuples of {entry.name} wait for windows {windows}: {tuples:,}"
+            words = f"late tuples of {entry.name} wait to be added to windows {windows}: {tuples:,}"
             changes.add(entry.name, windows, words)
     applications = _published(config, changes.unknown)
     _add_stale(config, applications)
@@ -208,7 +208,9 @@ def _add_stale(config: Config, applications: Mapping[str, PublishedApplication])
             )
             known.marked.append(Change(WindowRange(row.first, row.first), words))
             continue
-        words = f"{row.table_name} was made from a state that publication {row.since} has changed"
+        words = (
+            f"{row.table_name} was computed from a state that publication {row.since} has changed"
+        )
         many = len(ledger.publications.get(row.since).range)
         known.stale.append(Change(WindowRange(row.first, row.last), words, made_stale_by=many))
 
@@ -226,7 +228,7 @@ def _published(config: Config, unknown: list[str]) -> dict[str, PublishedApplica
         free = without(publication.range, taken.setdefault(name, []))
         taken[name].append(publication.range)
         if plan is None:
-            read = f"what replay {publication.replay_id} has read for windows"
+            read = f"which inputs replay {publication.replay_id} read for windows"
             unknown += [f"{read} {part}: it was purged" for part in free]
             continue
         known = found.setdefault(name, PublishedApplication())
@@ -257,8 +259,8 @@ def _lost_state(stretch: PublishedStretch, every: Sequence[PublishedStretch]) ->
     ):
         return ""
     return (
-        f"whether the state of window {start.window}, which replay {stretch.plan.replay_id} "
-        "began with, has changed"
+        f"whether the state of window {start.window}, the start state of replay "
+        f"{stretch.plan.replay_id}, has changed"
     )
 
 
@@ -318,7 +320,8 @@ def _changed(
     found = changes.of(entry.stream, stretch.read)
     if not Table.exists(config.windows_table(entry.stream)):
         changes.unknown.append(
-            f"stream {entry.stream} is gone: whether it changed since it was read is not known"
+            f"whether stream {entry.stream} has changed since it was read: the stream no longer "
+            "exists"
         )
         return found
     now = Table.open(config.windows_table(entry.stream))
@@ -330,13 +333,14 @@ def _changed(
         differing = _differing(_seals(then, stretch.read), _seals(now, stretch.read))
     except TableError as error:
         changes.unknown.append(
-            f"what {entry.stream} was when replay {stretch.plan.replay_id} read it: {error.primary}"
+            f"the contents of {entry.stream} when replay {stretch.plan.replay_id} read it: "
+            f"{error.primary}"
         )
         return found
     many = sum(map(len, differing))
     words = (
         f"windows of {entry.stream} that have changed since replay {stretch.plan.replay_id} "
-        f"has read it: {many:,}"
+        f"read it: {many:,}"
     )
     return found + [(part, words) for part in differing]
 
@@ -356,8 +360,8 @@ def _by_end(
         return []
     then, now = ("none" if one is None else f"window {one}" for one in (entry.end, end))
     words = (
-        f"the end of {entry.stream} is {now}, and was {then} when replay "
-        f"{stretch.plan.replay_id} read it"
+        f"the end of {entry.stream} is {now}; it was {then} when replay {stretch.plan.replay_id} "
+        "read it"
     )
     return [(WindowRange(max(first, stretch.windows.first), stretch.windows.last), words)]
 

@@ -155,7 +155,7 @@ def _joined(one: RangeToReplay, other: RangeToReplay) -> RangeToReplay:
     """Returns the union of two ranges, where the second does not start before the first."""
     reasons = one.reasons
     if other.windows.first > one.windows.last + 1:
-        reasons += ("windows between these: one replay is quicker than several",)
+        reasons += ("includes the windows between these ranges: one replay is faster than several",)
     longer = other if other.windows.last >= one.windows.last else one
     windows = WindowRange(one.windows.first, longer.windows.last)
     return RangeToReplay(
@@ -174,8 +174,8 @@ def _widened(known: PublishedApplication, changed: Iterable[Change]) -> Iterator
             if own is not None and known.stateful and stretch.began_on_request:
                 own = WindowRange(stretch.windows.first, own.last)
                 words = (
-                    "it began with the initial state on request, and so begins again with "
-                    f"window {own.first}"
+                    "it started from the initial state on request, so it starts again with window "
+                    f"{own.first}"
                 )
                 yield _up_to_known_state(known, stretch, own, reasons=(change.words, words))
             elif own is not None and known.stateful:
@@ -192,7 +192,7 @@ def _behind_a_changed_state(known: PublishedApplication, change: Change) -> Iter
     """
     stretches = [part for part in known.stretches if part.windows.overlap(change.windows)]
     many = max(2 * change.made_stale_by, JOIN_WINDOWS)
-    words = f"at least {many:,} windows, if there are so many: few replays are quicker than many"
+    words = f"at least {many:,} windows, if they exist: one long replay is faster than many short"
     for stretch in stretches:
         first = max(change.windows.first, stretches[0].windows.first)
         own = stretch.windows.overlap(
@@ -218,16 +218,16 @@ def _up_to_known_state(
     windows = WindowRange(own.first, end)
     follows = _may_follow(known, stretch, WindowRange(own.first, end))
     if own.last < end == stretch.windows.last:
-        reasons += (f"its state is carried on, so all windows up to {end} depend on these",)
+        reasons += (f"its state is passed on, so all windows up to {end} depend on these",)
     elif own.last < end:
         reasons += (
-            f"its state is carried on: {end} is the next window with a published state to compare "
+            f"its state is passed on: {end} is the next window with a published state to compare "
             "with",
         )
     if follows:
         listed = ", ".join(map(str, follows))
         reasons += (
-            f"if the state after window {end} is not the one that was published, at most {listed} "
+            f"if the state after window {end} differs from the published one, at most {listed} "
             "follow",
         )
     return RangeToReplay(windows, stretch, reasons, may_follow=follows)

@@ -61,16 +61,16 @@ def repair(config: Config, listener: Listener | None = None) -> Repaired:
     done = list[RepairStep]()
     streams = sorted({one.stream for one in find_repairs(config).late})
     for stream in streams:
-        logger.info(f"stream {stream}: taking late tuples into their windows")
+        logger.info(f"stream {stream}: adding late tuples to their windows")
         verbs.record(config, stream, reopen=True, listener=told)
     while (found := find_repairs(config)).steps:
         step = found.steps[0]
         if any(step.application == one.application and step.windows == one.windows for one in done):
             raise GateError(
-                f"windows {step.windows} of {step.application} were published again, and still are "
-                "to be repaired",
+                f"windows {step.windows} of {step.application} were published again, but still "
+                "need repair",
                 detail=" ".join(step.reasons),
-                hint="Did somebody change its inputs just now? Run the repair again.",
+                hint="The inputs may have changed in the meantime. Run the repair again.",
             )
         for reason in step.reasons:
             logger.info(f"{step.application} {step.windows}: {reason}")
@@ -91,25 +91,25 @@ def _put_right(config: Config, step: RepairStep, told: Listener) -> None:
     }
     left = interrupted(config, step)
     if left:
-        logger.info(f"replay {left} of it was interrupted: going on with it")
+        logger.info(f"resuming the interrupted replay {left}")
         result = verbs.resume(config, left, listener=told)
     else:
         result = verbs.replay(config, step.application, listener=told, **asked)
     verdict = check(config, result.replay_id, told)
     if verdict.verdict != "passed":
         raise GateError(
-            f"replay {result.replay_id} did not pass the gate: nothing of it is published",
-            hint=f"rewindow check {result.replay_id} shows why; then publish it, or abandon it, "
-            "and repair again.",
+            f"replay {result.replay_id} did not pass the gate, so it was not published",
+            hint=f"To see why: rewindow check {result.replay_id}. Then publish or abandon the "
+            "replay, and run the repair again.",
         )
     published = verbs.publish(config, result.replay_id, listener=told)
     if step.may_follow:
         stale = Ledger.open(config.ledger_url).publications.get(published.number).details.stale
         differs = any(step.may_follow[0].first in entry.windows for entry in stale)
         words = (
-            "is another one than was published"
+            "differs from the published one"
             if differs
-            else "is the one that was published: what follows stays"
+            else "equals the published one: later windows stay as they are"
         )
         logger.info(f"{step.application}: the state after window {step.windows.last} {words}")
 

@@ -42,7 +42,7 @@ class UndoHorizon:
         text = f"a publication can be undone for {self.days:g} days"
         if self.short:
             kept = ", ".join(f"{name} {days:g}" for name, days in self.short.items())
-            text += f" (settings ask for {self.wanted_days}; tables that keep fewer: {kept})"
+            text += f" (the setting is {self.wanted_days}; these tables retain fewer days: {kept})"
         return text
 
 

@@ -198,7 +198,7 @@ def _states(config: Config, ledger: Ledger) -> Iterator[tuple[str, list[Purgeabl
         if any(one.details.application == name for one in ledger.publications.unfinished()):
             continue
         needed = _needed_states(table)
-        why = "no checkpoint that an undo could still put back names this state"
+        why = "no checkpoint that an undo could restore uses this state"
         gone = [folder / leaf for leaf in leaves_in(folder) if leaf not in needed]
         yield (
             name,

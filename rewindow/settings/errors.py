@@ -25,7 +25,7 @@ _TOPIC = {
     "float_parsing": "a number",
     "model_type": "a section",
     "model_attributes_type": "a section",
-    "literal_error": "one of those allowed",
+    "literal_error": "an allowed value",
 }
 _MAY_BE_SECRET = ("ledger", "spark")
 """Settings, or sections, whose values must not appear in messages."""
@@ -46,18 +46,18 @@ def wrong_setting(error: ErrorDetails, root: type[BaseModel]) -> tuple[str, str]
     if kind == "missing":
         return (
             f'setting "{where}" is missing',
-            "Write it into rewindow.toml, or begin from a file: rewindow init FILE",
+            "Add the setting to rewindow.toml, or create a new project: rewindow init FILE",
         )
     if kind == "extra_forbidden":
         return _unknown(place, root)
     if kind not in _TOPIC:
-        words = error["msg"].replace("Input should", f"it is {error['input']}, and must")
+        words = error["msg"].replace("Input should", f"it is {error['input']}, but must")
         return f'setting "{where}" is wrong: {words}', context.get("hint", "")
     value = None if place[0] in _MAY_BE_SECRET else error["input"]
     shown = "" if value is None else f"{_toml(value)}, "
     if isinstance(place[-1], int):
         entry = (
-            f'Write each in quotes, as in {place[-2]} = ["{value}"].'
+            f'Put each value in quotes, such as {place[-2]} = ["{value}"].'
             if kind == "string_type"
             else ""
         )
@@ -73,7 +73,7 @@ def _form(kind: str, where: str, value: Any, context: Mapping[str, Any]) -> str:
     name = where.rpartition(".")[2]
     if kind == "list_type":
         given = [part.strip() for part in value.split(",")] if isinstance(value, str) else ["..."]
-        return f"Write it as in {name} = {_toml(given)}."
+        return f"Write it like this: {name} = {_toml(given)}"
     if kind == "string_type":
         given = value[0] if isinstance(value, list) and value else value
         text = (
@@ -81,7 +81,7 @@ def _form(kind: str, where: str, value: Any, context: Mapping[str, Any]) -> str:
             if isinstance(given, str | int | float) and not isinstance(given, bool)
             else "..."
         )
-        return f"Write it in quotes, as in {name} = {_toml(text)}."
+        return f"Put the value in quotes: {name} = {_toml(text)}"
     if kind.startswith("bool"):
         return f"Write {name} = true or {name} = false, without quotes."
     if kind.startswith(("int", "float")):
@@ -96,7 +96,7 @@ def _form(kind: str, where: str, value: Any, context: Mapping[str, Any]) -> str:
         )
         return f"{did_you_mean(str(value), allowed)}Allowed: {', '.join(map(_toml, allowed))}."
     section = "streams.NAME" if where == "streams" else where
-    return f"Write it as a section of its own, [{section}], with its settings below."
+    return f"Use a separate section [{section}], with its settings below it."
 
 
 def _unknown(place: Sequence[int | str], root: type[BaseModel]) -> tuple[str, str]:
@@ -123,9 +123,9 @@ def check_keys(given: Sequence[str | Sequence[str]], keys: Sequence[str]) -> Non
         if len([key] if isinstance(key, str) else key) != len(keys):
             form = "[" + ", ".join(f'"{name.upper()}"' for name in keys) + "]"
             hint = (
-                f"Write a value for each of keys, as in expected_keys = [{form}]."
+                f"Add one value for each of keys, such as expected_keys = [{form}]."
                 if keys
-                else "Set keys too."
+                else "Set keys as well."
             )
             text = "it has {key}, which is not a value for each of keys = {keys}"
             raise PydanticCustomError(
@@ -147,7 +147,7 @@ def syntax_error(text: str, error: tomllib.TOMLDecodeError) -> tuple[str, str]:
     words, _, place = str(error).rpartition(" (at ")
     words = words[:1].lower() + words[1:]
     if not place.startswith("line "):
-        return f"{words}, at its end", "A bracket or a quote may not be closed."
+        return f"{words}, at its end", "A closing bracket or quote may be missing."
     number = int(place.removeprefix("line ").split(",")[0])
     lines = text.splitlines()
     line = lines[number - 1].strip() if number <= len(lines) else ""

@@ -29,7 +29,7 @@ def find_settings(path: Path | str | None) -> Path | None:
     if given:
         found = Path(given)
         if not found.is_file():
-            raise InputError(f'settings file "{given}" is not there')
+            raise InputError(f'settings file "{given}" does not exist')
         return found.resolve()
     for folder in (Path.cwd(), *Path.cwd().parents):
         if (folder / SETTINGS_FILE).is_file():
@@ -45,22 +45,22 @@ def read_settings(path: Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         words, detail = syntax_error(text, error)
-        hint = 'Texts stand in quotes, as in name = "text"; a section begins with [NAME].'
+        hint = 'Put texts in quotes, such as name = "text". A section starts with [NAME].'
         if _SECTION.search(text) and _LIST.search(text):
             hint = (
-                "Folders and settings of applications stand in one section: in place of "
-                "applications = [...] write "
+                "Folders and settings of applications must be in one section: instead of "
+                "applications = [...], use "
             )
             hint += "[applications] with folders = [...] below it."
         raise InputError(
-            f'settings file "{path}" is not TOML: {words}',
+            f'settings file "{path}" is not valid TOML: {words}',
             detail=detail,
             hint=hint,
         ) from error
     except UnicodeDecodeError as error:
         raise InputError(
             f'settings file "{path}" is not UTF-8',
-            hint="Save it in UTF-8.",
+            hint="Save the file in UTF-8.",
         ) from error
     except OSError as error:
         raise InputError(
@@ -83,7 +83,7 @@ def override_settings(values: dict[str, Any], environment: Any) -> None:
             target = target.setdefault(key, {})
             if not isinstance(target, dict):
                 raise InputError(
-                    f'variable "{variable}" does not fit: setting "{key}" is no section'
+                    f'cannot apply variable "{variable}": setting "{key}" is not a section'
                 )
         target[keys[-1]] = text
 

@@ -53,7 +53,7 @@ def known_encoding(name: str) -> str:
     try:
         known = codecs.lookup(name)
     except LookupError as error:
-        text = 'encoding "{name}" is unknown; write it as in "utf-8", "latin-1" or "cp1252"'
+        text = 'encoding "{name}" is unknown: use a name such as "utf-8" or "latin-1"'
         raise PydanticCustomError("encoding", text, {"name": name}) from error
     return known.name
 
@@ -66,7 +66,7 @@ def _location(given: object) -> Location:
     if not isinstance(given, str | Path | Location):
         raise PydanticCustomError(
             "folder",
-            "it is no text",
+            "it must be a text",
             {"hint": 'Write it in quotes, as in state = "state".'},
         )
     try:

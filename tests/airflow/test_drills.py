@@ -32,7 +32,7 @@ def execute(config: Config, **form: Any) -> None:
 def test_drill_fails_for_good_where_drills_are_not_allowed(tmp_path: Path) -> None:
     settings = make_project(tmp_path, ROOT)
     settings.write_text(settings.read_text().replace("drills = true", "drills = false"))
-    with pytest.raises(AirflowFailException, match="drills are not allowed here"):
+    with pytest.raises(AirflowFailException, match="drills are not enabled in this project"):
         execute(Config.load(settings))
 
 

@@ -182,7 +182,7 @@ def test_crash_point_is_a_form_field_only_where_drills_are_allowed() -> None:
     assert "crash" not in replay_params(["a"])
     values = filled(crash="after_outputs:1@1")
     assert parse_form(values, drills=True) == parse_form(filled(), drills=True)
-    with pytest.raises(InputError, match="drills are not allowed here"):
+    with pytest.raises(InputError, match="drills are not enabled in this project"):
         parse_form(values)
     assert not Config().replay.drills
 

@@ -91,7 +91,7 @@ def test_repair_dry_run_logs_the_command_and_changes_nothing(
     assert [one["first"] for one in operator.execute(context)["replays"]] == [105]
     assert told[-4:-1] == [
         "to be replayed: rewindow replay app --first 105 --last 105",
-        "    windows of flights that have changed since replay one has read it: 1",
+        "    windows of flights that have changed since replay one read it: 1",
         "Nothing was changed. To repair all of it: rewindow repair --run",
     ]
     assert Ledger.open(config.ledger_url).replays.newest() == before

@@ -108,7 +108,10 @@ def test_candidate_runs_alongside_other_replays_and_is_never_published(
         "published",
         ["totals"],
     )
-    assert found.a.code_version is None and "Compared is what was chosen: totals." in found.notes
+    assert (
+        found.a.code_version is None
+        and "Only the chosen outputs are compared: totals." in found.notes
+    )
     candidate = found.b.name
     with pytest.raises(InputError, match="is a candidate, and cannot be published"):
         verbs.publish(config, candidate, accept="no matter")
@@ -152,12 +155,12 @@ def test_both_versions_of_the_code_are_computed_on_the_same_sample_of_keys(
     [
         ({"code": "nosuch.py"}, '"nosuch.py" is neither a file nor a revision'),
         ({"against": "nobody"}, 'replay "nobody" is unknown'),
-        ({"keys": 1.5}, "a sample of 1.5 of the keys is out of range"),
-        ({"sample_windows": 0}, "a sample of 0 windows is out of range"),
-        ({"key": ["key"]}, "a key of a sample is given, and no part of the keys"),
+        ({"keys": 1.5}, "sample of 1.5 of the keys is out of range"),
+        ({"sample_windows": 0}, "sample of 0 windows is out of range"),
+        ({"key": ["key"]}, "--key requires --keys, the fraction of the keys to sample"),
         ({"keys": 0.5}, "has keys in its settings"),
         ({"keys": 0.5, "key": ["nokey"]}, "has the columns nokey"),
-        ({"keys": 0.5, "key": ["key"]}, "two codes are compared, and one is given"),
+        ({"keys": 0.5, "key": ["key"]}, "requires new code to compare with"),
     ],
 )
 def test_incomparable_versions_are_rejected_before_anything_runs(
@@ -167,9 +170,9 @@ def test_incomparable_versions_are_rejected_before_anything_runs(
 ) -> None:
     with pytest.raises(InputError, match=said):
         compare(recorded.config, "totals", **how)
-    with pytest.raises(RangeError, match="are not in replay"):
+    with pytest.raises(RangeError, match="does not contain windows"):
         compare(recorded.config, "totals", against="base", last=LAST + 1)
-    with pytest.raises(InputError, match="is not published"):
+    with pytest.raises(InputError, match="has no published windows"):
         compare(recorded.config, "leaky")
 
 
@@ -180,6 +183,8 @@ def test_new_code_without_a_recorded_output_is_rejected(
 ) -> None:
     monkeypatch.setattr("rewindow.candidates.comparison.run_attempts", lambda *given, **named: None)
     less = edited(tmp_path, 'app.output("sums", sums, key=["key"])', "")
-    with pytest.raises(InputError, match='no output "sums", which was recorded') as caught:
+    with pytest.raises(
+        InputError, match='no output "sums", but the recorded replay has it'
+    ) as caught:
         compare(recorded.config, "totals", code=less)
-    assert caught.value.hint == "Choose among those it has: --output totals"
+    assert caught.value.hint == "Compare only outputs of the new code: --output totals"

@@ -99,7 +99,7 @@ def test_application_that_depends_on_grouping_is_detected(project: Project) -> N
         f"first in window {FIRST + ways(8, SEED)[1].group_windows}" in str(error.value)
         and f"--seed {SEED}" in error.value.detail
     )
-    assert "carry what spans windows in the state" in error.value.hint
+    assert "keep values that span windows in the state" in error.value.hint
 
 
 @pytest.mark.long

@@ -131,13 +131,13 @@ def test_stopped_drill_deletes_its_candidates_and_names_none(
         return Outcome(130, str(stopped), retryable=False, facts={}, error=stopped.parts)
 
     monkeypatch.setattr(loop, "run", run)
-    with pytest.raises(RewindowError, match="are deleted") as stopped:
+    with pytest.raises(RewindowError, match="were deleted") as stopped:
         drill(config, "totals", seed=4)
     assert stopped.value.exit_code == Interrupted.exit_code
-    assert stopped.value.hint == "Start over: rewindow drill totals --seed 4"
+    assert stopped.value.hint == "Start again: rewindow drill totals --seed 4"
     with pytest.raises(RewindowError) as stopped:
         check_determinism(config, "totals", seed=5)
-    assert stopped.value.hint == "Start over: rewindow check-determinism totals --seed 5"
+    assert stopped.value.hint == "Start again: rewindow check-determinism totals --seed 5"
     assert tables_of(config) == []
 
 
@@ -168,7 +168,9 @@ def test_kills_are_drawn_only_in_groups_that_exist(config: Config, windows: int)
 
 def test_drill_is_rejected_unless_the_settings_allow_it(tmp_path: Path) -> None:
     config = make_project(tmp_path).config
-    with pytest.raises(InputError, match=r"drills are not allowed here[^$]*\[replay\] drills"):
+    with pytest.raises(
+        InputError, match=r"drills are not enabled in this project[^$]*\[replay\] drills"
+    ):
         drill(config, "totals")
 
 

@@ -178,9 +178,9 @@ def test_windows_that_neither_side_has_are_differences(config: Config) -> None:
     assert (
         certificate.first_difference is not None and certificate.first_difference["window"] == 110
     )
-    assert 'No side has the windows [110, 119] of output "ranks".' in certificate.notes
+    assert 'Neither side has the windows [110, 119] of output "ranks".' in certificate.notes
     assert (certificate.contents, "published" in certificate.contents_words) == ("not read", False)
-    assert "No side has the windows [110, 119]" in certificate_page(certificate)
+    assert "Neither side has the windows [110, 119]" in certificate_page(certificate)
     assert certify(config, "a", "b", raw=True).verdict == DIFFERENT
     assert certify(config, "a", "b", windows=WindowRange(100, 109)).verdict == EQUAL
     simple(config, "longer", 100, 124)
@@ -384,7 +384,7 @@ def test_losses_of_at_most_once_are_lost_and_later_windows_of_stateful_outputs_a
         output(certificate, "delays").classes["equal"] == 20
         and output(certificate, "delays").affected_from is None
     )
-    assert any("never saw the windows [105, 114]" in note for note in certificate.notes)
+    assert any("lacks the windows [105, 114]" in note for note in certificate.notes)
 
 
 def test_affected_range_covers_the_gap_from_the_restored_checkpoint_to_the_next_attempt() -> None:
@@ -443,7 +443,7 @@ def test_unknown_replays_and_ranges_are_rejected(config: Config) -> None:
         certify(config, "a", "published")
     with pytest.raises(InputError, match="with itself"):
         certify(config, "published", "published")
-    with pytest.raises(RangeError, match="are not in replay"):
+    with pytest.raises(RangeError, match="does not contain windows"):
         certify(config, "a", "a", windows=WindowRange(1, 2))
     with pytest.raises(InputError, match="out of range"):
         certify(config, "a", "a", tolerance=-1.0)

@@ -40,11 +40,11 @@ def test_two_applications_are_compared_in_the_outputs_that_both_have(config: Con
     )
     assert (certificate.application, certificate.same_inputs) == ("app and ranks_anew", True)
     assert certificate.notes == [
-        'The sides are of two applications, "app" and "ranks_anew": compared is what both have, '
-        "ranks.",
-        'Not compared, since "app" alone has it: delays.',
+        'The sides belong to two applications, "app" and "ranks_anew". Only outputs that both '
+        "have are compared: ranks.",
+        'Not compared, because only "app" has these outputs: delays.',
     ]
-    assert "compared is what both have" in certificate_page(certificate)
+    assert "Only outputs that both have are compared" in certificate_page(certificate)
     assert certify(config, "anew", "old").verdict == EQUAL
 
 
@@ -85,6 +85,6 @@ def test_applications_without_a_common_output_or_grid_are_rejected(
     ranks_alone(config)
     with pytest.raises(
         InputError,
-        match="other stretches of time: 3,600,000 ms from 0 and 1,800,000 ms from 0",
+        match="cover different times: 3,600,000 ms from 0 and 1,800,000 ms from 0",
     ):
         certify(config, "left", "anew")

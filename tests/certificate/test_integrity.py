@@ -127,9 +127,9 @@ def test_file_changed_in_place_raises_doubt_unless_only_its_time_changed(table: 
         and f'File "{file.name}" of table "t" was changed in place.' in why
     )
     file.write_bytes(bytes(content) + b"x")
-    assert "has another size than when it was written" in doubts(table)[0][1]
+    assert "does not have the size with which it was written" in doubts(table)[0][1]
     file.unlink()
-    assert "is not there" in doubts(table)[0][1]
+    assert "does not exist" in doubts(table)[0][1]
 
 
 def test_file_with_a_changed_time_and_no_recorded_checksum_raises_doubt(table: Table) -> None:
@@ -234,7 +234,7 @@ def test_other_row_counts_in_log_and_seals_raise_doubt(config: Config) -> None:
     ((doubt,),) = both_snapshots(config, "r", "published", None)[1].doubts.values()
     assert (doubt.windows, doubt.why) == (
         WindowRange(100, 107),
-        'The log of table "app.ranks" counts 12 rows in windows [100, 107], its seals 16.',
+        'The log of table "app.ranks" has 12 rows in windows [100, 107], but its seals have 16.',
     )
     for windows in (WindowRange(102, 107), WindowRange(104, 105)):
         later = both_snapshots(config, "r", "published", windows)[1].doubts
@@ -265,7 +265,7 @@ def test_lost_changed_or_doubled_state_is_a_difference_named_state(
     assert (found.verdict, found.states) == (DIFFERENT, [107])
     first = found.first_difference
     assert first is not None and (first["window"], first["class"]) == (107, "state")
-    assert "The state after window 107 is not what was published." in found.notes
+    assert "The state after window 107 differs from the published one." in found.notes
     assert "First difference: window 107 of state" in certificate_page(found)
 
 
@@ -325,9 +325,9 @@ def test_certificate_detects_foreign_changes_in_a_published_table(tmp_path: Path
     assert altered.verdict == DIFFERENT, (
         "the published file is a link to the staged one, so both sides were altered"
     )
-    assert [note for note in altered.notes if "not what was sealed" in note] == [
-        f"The rows of ranks in {side} are not what was sealed, in windows [100, 107]: they were "
-        "altered."
+    assert [note for note in altered.notes if "differ from their seals" in note] == [
+        f"The rows of ranks in {side} differ from their seals in windows [100, 107]: they were "
+        "changed afterwards."
         for side in ("r", "published")
     ]
     Table.open(path).delta.delete("window_id = 103 and carrier = 'AA'")

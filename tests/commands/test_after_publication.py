@@ -59,7 +59,7 @@ def test_publish_dry_run_shows_the_effect_and_changes_nothing(
     ] > 0
     publish(command, "first")
     assert (
-        "published already, as publication 1: nothing to do"
+        "already published, as publication 1: nothing to do"
         in command("publish", "first", "--dry-run")[1]
     )
     assert command("publish", "first", "--dry-run", "--withdraw")[0] != 0
@@ -74,7 +74,7 @@ def test_undo_dry_run_shows_the_effect_and_changes_nothing(
     code, text, errors = command("undo", "part", "--dry-run")
     assert code == 0, errors
     assert "part would be undone: 3 windows [105, 107], about" in text and "app.ranks" in text
-    assert "windows [105, 107] would show what replay first published" in text
+    assert "windows [105, 107] would show the rows that replay first published" in text
     assert len(Ledger.open(config.ledger_url).publications.newest()) == 2
     told = json.loads(command("undo", "part", "--dry-run", "--json")[1])["expected"]
     assert (told["kind"], told["shows"]) == (
@@ -87,7 +87,7 @@ def test_undo_dry_run_shows_the_effect_and_changes_nothing(
     }
     assert command("undo", "part")[0] == 0
     assert (
-        "undone already, as publication 3: nothing to do" in command("undo", "part", "--dry-run")[1]
+        "already undone, as publication 3: nothing to do" in command("undo", "part", "--dry-run")[1]
     )
 
 
@@ -97,7 +97,7 @@ def test_replay_under_a_later_publication_is_shown_as_covered_until_its_undo(
     command: Command,
 ) -> None:
     publish(command, "first", "part")
-    assert "published, in part covered by part" in command("status", "first")[1]
+    assert "published, partly covered by part" in command("status", "first")[1]
     publish(command, "second")
     text = command("status", "first")[1]
     assert (
@@ -136,7 +136,7 @@ def test_diff_against_published_is_an_error_with_a_hint_when_nothing_is_publishe
     code, text, errors = command("certify", "published", "first", "--first", 100, "--last", 102)
     assert (code, text) == (2, "")
     assert errors == (
-        'error: nothing of application "app" is published in windows [100, 102]\n'
+        'error: application "app" has no published windows in [100, 102]\n'
         "  Hint: Publish a replay of this range, such as: rewindow publish first\n"
     )
     assert command("undo", "part")[0] == 0
@@ -151,17 +151,11 @@ def test_diff_against_published_is_an_error_with_a_hint_when_nothing_is_publishe
 @pytest.mark.usefixtures("replays")
 def test_second_undo_reports_the_action_that_already_did_it(command: Command) -> None:
     publish(command, "first")
-    assert (
-        "it was published already, as publication 1; take it back with"
-        in command("publish", "first")[1]
-    )
+    assert "already published, as publication 1; to undo" in command("publish", "first")[1]
     assert command("undo", "first")[1].startswith(
         "undone. To publish it again: rewindow publish first"
     )
-    assert (
-        "it was undone already, as publication 2. To publish it again"
-        in command("undo", "first")[1]
-    )
+    assert "already undone, as publication 2." in command("undo", "first")[1]
 
 
 @pytest.mark.usefixtures("replays")
@@ -276,7 +270,7 @@ def test_attempt_without_a_process_is_distinguished_from_a_running_one(
     )
     assert ledger.replays.get("one").state is ReplayState.RUNNING
     text = command("list")[1]
-    assert "running, but its process is gone" in text and "see: rewindow status one" in text
+    assert "running, but its process is gone" in text and "Next: rewindow status one" in text
     assert [
         row["has_stopped"]
         for row in json.loads(command("list", "--json")[1])
@@ -344,7 +338,7 @@ def test_finishing_a_killed_publication_is_not_reported_as_already_done(
 
     with pytest.raises(KeyboardInterrupt):
         begin(config, "first", crash=dies)
-    assert command("publish", "first")[1].startswith("published; take it back with")
+    assert command("publish", "first")[1].startswith("published; to undo")
 
 
 @pytest.mark.usefixtures("replays")
@@ -417,7 +411,7 @@ def test_everything_that_a_publication_accepted_is_kept_and_shown(
         f"{flawed}, affected: ranks, 3 windows: [107, 109]",
     ]
     assert code == 0 and "\nlost: ranks, 2 windows: [105, 106]\n" in text
-    assert all(f"to be accepted with --accept: {line}" in text for line in accepted)
+    assert all(f"requires --accept: {line}" in text for line in accepted)
     code, text, _ = command("publish", "lossy", "--accept", "known outage", "--json")
     shown = json.loads(text)["publication"]
     assert (shown["accepted"], shown["overrides"]) == ("known outage", accepted)

@@ -97,7 +97,7 @@ def test_init_overwrites_nothing_and_then_writes_nothing(
     (folder / there).write_text("mine")
     before = sorted(folder.rglob("*"))
     code, _, errors = run("init", "clicks.csv", "--yes")
-    assert code == 2 and "is there already" in errors and "Nothing was written." in errors
+    assert code == 2 and "already exists" in errors and "Nothing was written." in errors
     assert (folder / there).read_text() == "mine" and sorted(folder.rglob("*")) == before
 
 
@@ -129,7 +129,7 @@ def test_init_takes_answers_without_a_terminal(run: Command, folder: Path) -> No
     (folder / "events.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for wrong, words in (
         ("arrival=ts", "Names: name, arrived_at"),
-        ("key", "not NAME=VALUE"),
+        ("key", "not in the form NAME=VALUE"),
         ("arrived_at=tss", 'Did you mean "ts"'),
     ):
         code, _, errors = run("init", "events.jsonl", "--set", wrong)
@@ -172,10 +172,10 @@ def test_init_writes_answers_to_the_settings_and_repeats_invalid_questions(
     code, _, errors = run("init", "clicks.csv")
     assert code == 0
     assert (
-        'column "page" is not a time: STRING, text\n  Hint: Columns that are times: clicked_at.'
+        'column "page" is not a time: STRING, text\n  Hint: Columns with times: clicked_at.'
         in errors
     )
-    assert 'column "at" is not in the source\n  Hint: Columns that are times: clicked_at.' in errors
+    assert 'column "at" is not in the source\n  Hint: Columns with times: clicked_at.' in errors
     assert (
         'column "pages" is not in the source\n  Hint: Did you mean "page"? Columns that can be the '
         "key: id, page" in errors

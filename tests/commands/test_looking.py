@@ -60,7 +60,7 @@ def seal_windows(config: Config, stream: str, windows: range, width_ms: int = 3_
 
 
 def test_why_explains_a_window_after_a_purge(command: Command, replay: StagedReplay) -> None:
-    assert "checkpoint at or before it" in command("why", "one", FIRST + 1)[1]
+    assert "checkpoint at or before this window" in command("why", "one", FIRST + 1)[1]
     assert command("purge", "--older-than", 0, "--yes")[0] == 0
     code, text, errors = command("why", "one", FIRST + 1)
     assert (code, errors) == (0, "")
@@ -178,10 +178,13 @@ def test_why_of_an_application_shows_what_readers_see_and_lists_the_other_replay
         ("two", "checked"),
         ("one", "checked"),
     ]
-    assert "readers see this window of replay first" in command("why", "two", FIRST + 1)[1]
+    assert (
+        "readers see the output of replay first in this window"
+        in command("why", "two", FIRST + 1)[1]
+    )
     undo(config, "first")
     code, text, errors = command("why", "app", FIRST + 1)
-    assert "in replay two" in text and "none is published" in text
+    assert "in replay two" in text and "no replay of it is published" in text
 
 
 def test_why_counts_only_quarantined_tuples_of_the_inputs_of_the_replay(
@@ -297,7 +300,7 @@ def test_certify_reports_missing_tuples_per_replay_id_in_either_order(
         code, text, errors = command("certify", *sides)
         assert (code, errors) == (1, ""), errors
         assert "ranks: 3 tuples of FULL are missing in LOSSY; 0 are only in LOSSY" in text
-        assert "in all: 7 tuples of FULL are missing in LOSSY; 0 are only in LOSSY" in text
+        assert "in total: 7 tuples of FULL are missing in LOSSY; 0 are only in LOSSY" in text
         assert f"a is {sides[0]}, b is {sides[1]}" in text and "None" not in text
 
 
@@ -311,12 +314,12 @@ def test_unpublished_excludes_other_ranges_and_succeeds_when_nothing_is_left(
     config = make_project(tmp_path).config
     monkeypatch.setenv("REWINDOW_CONFIG", str(config.file))
     code, _, errors = run(verb, "totals", "--unpublished", "--first", "1000")
-    assert (code, "given twice" in errors) == (2, True)
+    assert (code, "--unpublished cannot be combined with" in errors) == (2, True)
     monkeypatch.setattr("rewindow.commands.replay_options.unpublished", lambda *_, **__: None)
     code, text, _ = run(verb, "totals", "--unpublished")
     assert (code, text) == (
         0,
-        "nothing to replay: all that the inputs of totals have sealed is published\n",
+        "nothing to replay: all sealed windows of the inputs of totals are published\n",
     )
     assert json.loads(run(verb, "totals", "--unpublished", "--json")[1])["windows"] == 0
 
@@ -411,8 +414,8 @@ def test_check_strength_lists_undetected_corruptions_and_ends_with_the_gate_exit
     staged = JudgedReplay(tmp_path, windows=WindowRange(100, 139))
     ended(staged)
     code, text, errors = command("check", staged.replay_id, "made", "--strength")
-    assert (code, "pass unnoticed" in text, "seed 1" in text) == (65, True, True), errors
-    assert "planted damages would pass unnoticed" in errors
+    assert (code, "are not detected" in text, "seed 1" in text) == (65, True, True), errors
+    assert "planted damages are not detected by the suites" in errors
     code, text, _ = command("check", staged.replay_id, "made", "--strength", "--seed", 7, "--json")
     (found,) = json.loads(text)
     assert (code, found["output"], found["seed"], found["planted"]) == (

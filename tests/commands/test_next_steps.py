@@ -75,8 +75,8 @@ app.output("out", app.add("pass", Pass(), a=app.input("clicks")), key=["x"])
         (
             'state = "state',
             ["plan", "spending"],
-            "is not TOML: illegal character",
-            "Texts stand in quotes",
+            "is not valid TOML: illegal character",
+            "Put texts in quotes",
         ),
         (
             f'{STREAM}sealed_to = "2099-06-01"',

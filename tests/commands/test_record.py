@@ -52,15 +52,15 @@ def test_windows_are_reopened_only_after_confirmation(
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     code, _, errors = run("record", "events", "--reopen")
     assert code == 1
-    assert f"windows [{FIRST + 1}, {FIRST + 2}]: 3 late tuples, a new seal" in errors
-    assert 'has read the older seal, and becomes stale: replay "one"' in errors
+    assert f"windows [{FIRST + 1}, {FIRST + 2}]: 3 late tuples, sealed again" in errors
+    assert 'read the old seal and will become stale: replay "one"' in errors
     assert not list(project.config.state.glob("outcomes/record-*"))
 
 
 def test_reopening_requires_a_late_tuple_of_a_sealed_window(project: Project, run: Command) -> None:
     put_aside(project, FIRST - 5)
     code, _, errors = run("record", "events", "--reopen", "--yes")
-    assert (code, 'stream "events" has no late tuple of a sealed window' in errors) == (2, True)
+    assert (code, 'stream "events" has no late tuples of sealed windows' in errors) == (2, True)
 
 
 def test_changed_windows_refuse_to_be_reopened_and_are_replaced_after_confirmation(
@@ -70,13 +70,13 @@ def test_changed_windows_refuse_to_be_reopened_and_are_replaced_after_confirmati
 ) -> None:
     put_aside(project, FIRST + 1, reason="changed")
     code, _, errors = run("record", "events", "--reopen", "--yes")
-    assert code == 2 and "were changed in its source" in errors
+    assert code == 2 and "cannot be reopened: in the source" in errors
     assert "rewindow record events --reopen --replace" in errors
     assert run("record", "events", "--replace")[0] == 2
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     code, _, errors = run("record", "events", "--reopen", "--replace")
     assert code == 1 and "Replace these windows?" in errors
-    assert 'becomes stale if its windows differ: replay "one"' in errors
+    assert 'will become stale if its windows differ: replay "one"' in errors
     assert not list(project.config.state.glob("outcomes/record-*"))
 
 
@@ -94,7 +94,11 @@ def test_stream_is_restarted_only_after_confirmation(
     Ledger.open(project.config.ledger_url).replays.abandon("one", "test")
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     code, _, errors = run("record", "events", "--start-over")
-    assert (code, "Remove them and record anew?" in errors, "tuples, " in errors) == (1, True, True)
+    assert (code, "Delete them and record the stream again?" in errors, "tuples, " in errors) == (
+        1,
+        True,
+        True,
+    )
     assert not list(project.config.state.glob("outcomes/record-*"))
 
 

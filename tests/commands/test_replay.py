@@ -88,7 +88,7 @@ def test_resume_rejects_every_option_that_changes_the_plan(
 ) -> None:
     jobs(DONE)
     code, _, errors = command("replay", *given, "--resume", "one")
-    assert code == 2 and f"{name} cannot be given" in errors, errors
+    assert code == 2 and f"{name} cannot be combined with --resume" in errors, errors
 
 
 def test_resume_accepts_options_of_the_attempt(

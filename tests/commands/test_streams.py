@@ -57,7 +57,7 @@ def test_rows_of_a_window_are_shown_in_order_and_a_missing_window_is_reported(
     seals = Table.open(project.config.windows_table("events"))
     seals.delta.delete(f"window_id = {full}")
     assert (
-        f"window {full}, missing: not sealed, more may arrive"
+        f"window {full}, missing (not sealed), more may arrive"
         in run("streams", "rows", "events", full)[1]
     )
     assert run("streams", "rows", "nosuch", 1)[2].startswith(
@@ -102,9 +102,12 @@ def test_window_outside_a_stream_is_rejected_and_the_bounds_are_named(
     assert (code, text) == (
         2,
         "",
-    ) and f"begins with window {FIRST} ({begin}), after window {FIRST - 1}" in errors
+    ) and f"no window {FIRST - 1}: it starts with window {FIRST} ({begin})" in errors
     code, text, errors = run("streams", "rows", "events", LAST + 1)
-    assert (code, text) == (2, "") and f"window {LAST + 1} is not recorded yet" in errors
+    assert (code, text) == (
+        2,
+        "",
+    ) and f"no window {LAST + 1} yet: it is sealed up to window {LAST}" in errors
     assert "rewindow record events" in errors
     seals = Table.open(project.config.windows_table("events"))
     seals.commit_arrow(
@@ -116,7 +119,7 @@ def test_window_outside_a_stream_is_rejected_and_the_bounds_are_named(
     assert (code, text) == (
         2,
         "",
-    ) and f'stream "events" ends with window {LAST} ({end}), before window 376944' in errors
+    ) and f"no window 376944: it ends with window {LAST} ({end})" in errors
     assert f"[{FIRST}, {LAST}]" in errors and "rewindow record" not in errors
 
 
@@ -128,11 +131,13 @@ def test_unknown_subcommand_is_reported_with_suggestions_and_without_usage_box(
     assert (code, text) == (2, "")
     assert errors == (
         'error: subcommand "parking" of `rewindow streams` is unknown\n'
-        "  Hint: There are: show, rows, quarantine, delete, upgrade. `rewindow streams -h` says "
-        "what they do.\n"
+        "  Hint: Subcommands: show, rows, quarantine, delete, upgrade. `rewindow streams -h` "
+        "describes them.\n"
     )
-    assert 'Did you mean "show"? There are: ' in run("streams", "sho")[2]
-    assert "Did you mean: rewindow streams show events? There are: " in run("streams", "events")[2]
+    assert 'Did you mean "show"? Subcommands: ' in run("streams", "sho")[2]
+    assert (
+        "Did you mean: rewindow streams show events? Subcommands: " in run("streams", "events")[2]
+    )
     assert run("ledger", "rebild")[2].startswith(
         'error: subcommand "rebild" of `rewindow ledger` is unknown'
     )
@@ -167,11 +172,11 @@ def test_force_requires_typing_the_stream_name(
     project.plan("one", "exactly_once")
     monkeypatch.setattr("sys.stdin", io.StringIO("event\n"))
     code, _, errors = run("streams", "delete", "events", "--force", "--yes")
-    assert (code, 'was not deleted: the name that was typed is "event"' in errors) == (2, True)
+    assert (code, 'was not deleted: the typed name is "event"' in errors) == (2, True)
     assert project.config.stream_table("events").exists()
     monkeypatch.setattr("sys.stdin", io.StringIO("events\n"))
     code, _, errors = run("streams", "delete", "events", "--force")
-    assert (code, 'needed: replay "one"' in errors) == (0, True)
+    assert (code, 'needed because: replay "one"' in errors) == (0, True)
     assert not project.config.stream_table("events").exists()
 
 

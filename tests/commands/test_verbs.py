@@ -48,7 +48,7 @@ def test_every_reading_verb_has_a_table_and_json_with_the_same_content(run: Comm
     for verb, words, key in [
         (("list", "totals"), "exactly once", None),
         (("status", "one"), f"{WINDOWS} of {WINDOWS} committed", "mark"),
-        (("why", "totals", FIRST + 1), "checkpoint at or before it", "window"),
+        (("why", "totals", FIRST + 1), "checkpoint at or before this window", "window"),
         (("plan", "totals"), "start state", "windows"),
         (("purge",), "would be freed", "bytes"),
         (("certify", "one", "one"), "equal", "verdict"),
@@ -78,7 +78,7 @@ def test_status_page_prints_the_path_of_the_replay_page(run: Command) -> None:
         (("certify", "one", "one", "--first", FIRST), 2, "both --first and --last"),
         (("plan", "nosuch"), 2, 'application "nosuch" is unknown'),
         (("gaps", "nosuch"), 2, 'stream "nosuch"'),
-        (("replay",), 2, "nothing to replay"),
+        (("replay",), 2, "cannot replay: neither"),
         (("replay", "--resume", "nosuch"), 2, 'replay "nosuch" is unknown'),
         (("abandon", "nosuch"), 2, 'replay "nosuch" is unknown'),
         (("publish", "nosuch"), 2, 'replay "nosuch" is unknown'),

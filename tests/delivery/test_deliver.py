@@ -305,7 +305,7 @@ def test_command_without_a_target_runs_every_configured_delivery(
 ) -> None:
     published(config, "one", 100, 104, seed=1)
     monkeypatch.setenv("REWINDOW_CONFIG", str(config.file))
-    with pytest.raises(InputError, match="no target has an output in its `outputs`"):
+    with pytest.raises(InputError, match="no target lists an output in its `outputs`"):
         deliver_all()
     settings = config.file.read_text()
     for target in ("warehouse", "sheets", "lake"):

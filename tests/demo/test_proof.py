@@ -43,7 +43,7 @@ def run_of(mode: Mode, replay_id: str) -> DemoRun:
         (
             Mode.AT_MOST_ONCE,
             replays.killed_at_most_once,
-            "ranks: lost is what is listed, 5 windows [105, 109]",
+            "ranks: exactly the listed windows are lost, 5 windows [105, 109]",
         ),
     ],
 )
@@ -66,7 +66,7 @@ def test_undisturbed_replay_is_proven_without_a_comparison(config: Config) -> No
 
 def broken(config: Config, run: DemoRun) -> str:
     replays.undisturbed(config)
-    with pytest.raises(RewindowError, match="broken promise") as caught:
+    with pytest.raises(RewindowError, match="violated guarantee") as caught:
         proof.prove(config, run, CALM)
     return str(caught.value)
 
@@ -117,4 +117,6 @@ def test_mismatch_of_lost_windows_and_rows_breaks_at_most_once(config: Config) -
             state=state_of(first),
         )
     replay.end(epoch=2)
-    assert "lost is what is listed" in broken(config, run_of(Mode.AT_MOST_ONCE, "liar"))
+    assert "exactly the listed windows are lost" in broken(
+        config, run_of(Mode.AT_MOST_ONCE, "liar")
+    )

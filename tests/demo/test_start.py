@@ -16,7 +16,7 @@ from rewindow.settings.config import Config
 
 
 def test_folder_without_the_example_is_rejected(config: Config) -> None:
-    with pytest.raises(InputError, match="the example is not in"):
+    with pytest.raises(InputError, match="the example of the demo is not in"):
         start.check_place(config, "flight_delays", ())
 
 

@@ -145,7 +145,7 @@ def test_replay_without_progress_is_an_error_after_a_timeout(
 ) -> None:
     monkeypatch.setattr(watch, "STILL_SECONDS_MAX", 0.05)
     run = DemoRun(Drill(Mode.EXACTLY_ONCE), "run", "r")
-    with pytest.raises(RewindowError, match="has stood still"):
+    with pytest.raises(RewindowError, match="has made no progress"):
         follow(planned(config), Script(Task("running", 1)), run, demo_console)
 
 

@@ -59,8 +59,8 @@ def test_readers_are_open_or_published_replays_over_the_windows(ledger: Ledger) 
 
 def test_published_stream_is_needed_by_its_own_publications(ledger: Ledger) -> None:
     assert [entry.why for entry in dependents(ledger, "app.rows")] == [
-        "publication 1 made its windows [100, 199]; it is visible to readers and can be taken "
-        "back: rewindow undo done"
+        "publication 1 published its windows [100, 199], which readers see; to undo: rewindow "
+        "undo done"
     ]
 
 

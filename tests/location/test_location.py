@@ -181,7 +181,7 @@ def test_unknown_store_is_rejected_by_name(url: str) -> None:
     # It would otherwise be taken for a folder of that name.
     with pytest.raises(InputError, match=url) as caught:
         location(url)
-    assert "no object store is known" in caught.value.hint
+    assert "Object stores are not supported" in caught.value.hint
 
 
 def test_deletion_that_died_is_completed_by_the_next_one(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_columns_of_parquet_have_their_own_types(tmp_path: Path) -> None:
         ("a.csv", "", "is empty"),
         ("a.json", '[{"a": 1}]', "is a JSON array"),
         ("a.jsonl", "what\n", "no line"),
-        ("a.xlsx", "what\n", "does not tell its format"),
+        ("a.xlsx", "what\n", "has no known suffix, so its format is unknown"),
     ],
 )
 def test_unreadable_source_is_reported_with_a_hint(
@@ -134,7 +134,7 @@ def test_unreadable_source_is_reported_with_a_hint(
 
 
 def test_missing_file_is_reported_by_name(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is not there"):
+    with pytest.raises(InputError, match="does not exist"):
         read_sample(tmp_path / "nothing.csv")
 
 

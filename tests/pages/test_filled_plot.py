@@ -152,9 +152,9 @@ def test_filled_row_without_a_value_does_not_count_for_its_method(tmp_path: Path
     renamed = config.stream_table(f"filled_{WEATHER}.filled")
     shutil.copytree(str(config.stream_table("filled_s.filled")), str(renamed))
     assert made_values(config, WINDOWS)[0] == (
-        "filled with values, v: 0 recorded, 6 left without one, too far from a report, 3 forward, "
-        "5 forward without a value, 5 left without one, as their gap is too long, 1 null, 1 "
-        "recorded null"
+        "filled with values, v: 0 recorded, 6 without a value, because they are too far from a "
+        "report, 3 forward, 5 forward without a value, 5 without a value, because their gap is "
+        "too long, 1 null, 1 recorded null"
     )
 
 

@@ -30,7 +30,7 @@ def test_number_of_a_publication_of_another_ledger_is_rejected(config: Config) -
     one = begin(config, "one")
     rows = stored.encode(109, 10, {}, {}, stored.Provenance({}, 1))
     version = commit_once(config, NAME, one, lambda: write_arrow(config, NAME, one, rows))
-    assert commit_once(config, NAME, one, lambda: pytest.fail("it is there already")) == version
+    assert commit_once(config, NAME, one, lambda: pytest.fail("it already exists")) == version
 
     for path in config.state.glob("ledger.sqlite*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -130,7 +130,7 @@ def test_windows_that_changed_are_replayed_and_no_others(
     found = find_repairs(config)
     assert proposed(found) == [("app", 105, 106), ("app", 112, 112)]
     assert found.steps[0].reasons == (
-        "windows of flights that have changed since replay one has read it: 3",
+        "windows of flights that have changed since replay one read it: 3",
     )
     assert found.steps[0].command == "rewindow replay app --first 105 --last 106"
 
@@ -143,8 +143,8 @@ def test_ranges_with_few_windows_between_are_joined_and_the_reason_is_given_once
     found = find_repairs(config)
     assert proposed(found) == [("app", 105, 112)]
     assert found.steps[0].reasons == (
-        "windows of flights that have changed since replay one has read it: 3",
-        "windows between these: one replay is quicker than several",
+        "windows of flights that have changed since replay one read it: 3",
+        "includes the windows between these ranges: one replay is faster than several",
     )
 
 
@@ -161,8 +161,8 @@ def test_state_extends_a_repair_to_the_last_published_window(config: Config) -> 
     found = find_repairs(config)
     assert proposed(found) == [("app", 105, 119)]
     assert found.steps[0].reasons == (
-        "windows of flights that have changed since replay one has read it: 2",
-        "its state is carried on, so all windows up to 119 depend on these",
+        "windows of flights that have changed since replay one read it: 2",
+        "its state is passed on, so all windows up to 119 depend on these",
     )
 
 
@@ -221,10 +221,9 @@ def test_repair_ends_where_the_published_state_is_known_and_explains_why(config:
     found = find_repairs(config)
     assert proposed(found) == [("app", 106, 109)]
     assert found.steps[0].reasons == (
-        "windows of flights that have changed since replay one has read it: 1",
-        "its state is carried on: 109 is the next window with a published state to compare with",
-        "if the state after window 109 is not the one that was published, at most [110, 119] "
-        "follow",
+        "windows of flights that have changed since replay one read it: 1",
+        "its state is passed on: 109 is the next window with a published state to compare with",
+        "if the state after window 109 differs from the published one, at most [110, 119] follow",
     )
     assert found.to_dict()["replays"][0]["may_follow"] == [{"first": 110, "last": 119}]
 
@@ -245,8 +244,8 @@ def test_later_windows_need_repair_only_where_the_state_differs(
     ]
     if wanted:
         assert found.steps[0].reasons == (
-            "app.ranks was made from a state that publication 2 has changed",
-            "at least 1,000 windows, if there are so many: few replays are quicker than many",
+            "app.ranks was computed from a state that publication 2 has changed",
+            "at least 1,000 windows, if they exist: one long replay is faster than many short",
         )
 
 
@@ -323,7 +322,7 @@ def test_downstream_application_is_repaired_after_its_upstream(config: Config) -
     assert proposed(found) == [("a_reader", 105, 119)]
     assert (
         found.steps[0].reasons[0]
-        == "windows of app.delays that have changed since replay below has read it: 1"
+        == "windows of app.delays that have changed since replay below read it: 1"
     )
 
 
@@ -358,7 +357,9 @@ def test_late_tuples_in_quarantine_are_counted_per_published_window(config: Conf
         (WindowRange(115, 115), 1),
     ]
     assert proposed(found) == [("app", 105, 105)]
-    assert found.steps[0].reasons == ("late tuples of flights wait for windows [105, 105]: 2",)
+    assert found.steps[0].reasons == (
+        "late tuples of flights wait to be added to windows [105, 105]: 2",
+    )
 
 
 def test_changes_that_cannot_be_determined_after_a_vacuum_are_reported(config: Config) -> None:
@@ -371,7 +372,7 @@ def test_changes_that_cannot_be_determined_after_a_vacuum_are_reported(config: C
     )
     found = find_repairs(config)
     assert proposed(found) == []
-    assert found.unknown[0].startswith("what flights was when replay one read it")
+    assert found.unknown[0].startswith("the contents of flights when replay one read it")
 
 
 def test_each_range_is_replayed_with_its_own_mode_and_parameters(config: Config) -> None:
@@ -396,7 +397,7 @@ def test_change_read_by_one_publication_does_not_affect_a_newer_warm_up(config: 
 def test_start_state_that_readers_no_longer_see_is_reported(config: Config) -> None:
     start = StartState(source="published", window=104, taken_from="streams/app.checkpoints")
     published(config, "two", 105, 119, outputs=STATEFUL, start=start)
-    words = "whether the state of window 104, which replay two began with, has changed"
+    words = "whether the state of window 104, the start state of replay two, has changed"
     assert find_repairs(config).unknown == (words,)
 
 
@@ -418,7 +419,7 @@ def test_publication_with_a_purged_replay_is_reported(config: Config) -> None:
     config.state.joinpath("ledger.sqlite").unlink()
     rebuild_ledger(config)
     assert find_repairs(config).unknown == (
-        "what replay one has read for windows [100, 119]: it was purged",
+        "which inputs replay one read for windows [100, 119]: it was purged",
     )
 
 

@@ -246,8 +246,8 @@ def test_range_ends_with_the_windows_visible_from_its_publication() -> None:
     assert found.windows == WindowRange(4, 6)
     assert found.reasons == (
         "changed",
-        "its state is carried on, so all windows up to 6 depend on these",
-        "if the state after window 6 is not the one that was published, at most [19, 39] follow",
+        "its state is passed on, so all windows up to 6 depend on these",
+        "if the state after window 6 differs from the published one, at most [19, 39] follow",
     )
     assert found.may_follow == (WindowRange(19, 39),)
 
@@ -261,7 +261,7 @@ def test_publication_from_the_initial_state_is_repaired_from_the_initial_state()
     assert (found.windows, found.may_follow) == (WindowRange(20, 30), (WindowRange(31, 39),))
     assert (
         found.reasons[1]
-        == "it began with the initial state on request, and so begins again with window 20"
+        == "it started from the initial state on request, so it starts again with window 20"
     )
     assert found.begin.replay_options(found.windows)["initial_state"]
     (after,) = ranges_to_replay(known, [Change(WindowRange(31, 39), "stale", made_stale_by=11)])

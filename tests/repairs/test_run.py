@@ -178,9 +178,9 @@ def test_repair_ends_where_the_state_converges_and_equals_a_computation_from_scr
     )
     assert [step.windows for step in steps] == expected
     told = (
-        "is the one that was published: what follows stays"
+        "equals the published one: later windows stay as they are"
         if catches_up
-        else "is another one than was published"
+        else "differs from the published one"
     )
     assert f"{application}: the state after window {known} {told}" in caplog.messages
     assert repair(config) == Repaired([], [], ())

@@ -89,10 +89,10 @@ def test_folder_on_an_object_store_is_rejected_by_name(
     monkeypatch.setenv(f"REWINDOW_{name.upper()}", "s3://bucket/state")
     with pytest.raises(
         InputError,
-        match=f'setting "{name}" is wrong: s3://bucket/state is no folder',
+        match=f'setting "{name}" is wrong: location "s3://bucket/state" is not a folder',
     ) as caught:
         Config.load()
-    assert "no object store is known" in caught.value.hint
+    assert "Object stores are not supported" in caught.value.hint
 
 
 def test_spark_setting_from_the_environment_keeps_its_capitals(
@@ -114,7 +114,7 @@ def test_environment_variable_below_a_setting_without_a_section_is_rejected(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rewindow.toml").write_text('ledger = "sqlite:///x"\n')
     monkeypatch.setenv("REWINDOW_LEDGER__URL", "x")
-    with pytest.raises(InputError, match='setting "ledger" is no section'):
+    with pytest.raises(InputError, match='setting "ledger" is not a section'):
         Config.load()
 
 
@@ -153,9 +153,9 @@ def test_unknown_setting_is_reported_with_known_ones_and_a_suggestion(
         (
             'keys = "bay"',
             'setting "streams.s.keys" is "bay", not a list',
-            'Write it as in keys = ["bay"].',
+            'Write it like this: keys = ["bay"]',
         ),
-        ('keys = "bay, lot"', "not a list", 'Write it as in keys = ["bay", "lot"].'),
+        ('keys = "bay, lot"', "not a list", 'Write it like this: keys = ["bay", "lot"]'),
         ("keys = [5]", 'setting "streams.s.keys" has 5, which is not a text', 'keys = ["5"]'),
         (
             'header = "maybe"',
@@ -166,10 +166,10 @@ def test_unknown_setting_is_reported_with_known_ones_and_a_suggestion(
         ('columns = ["a INT"]', "not a text", 'columns = "a INT"'),
         (
             'new_columns = "tak"',
-            "not one of those allowed",
+            "not an allowed value",
             'Did you mean "take"? Allowed: "report", "take".',
         ),
-        ("malformed_max_share = 2", "it is 2, and must be less than or equal to 1", ""),
+        ("malformed_max_share = 2", "it is 2, but must be less than or equal to 1", ""),
         ("width = [1]", "duration", "a number and a unit"),
     ],
 )
@@ -188,12 +188,16 @@ def test_setting_in_a_wrong_form_is_reported_with_its_correct_form(
 @pytest.mark.parametrize(
     ("text", "primary", "detail"),
     [
-        ("state = 5", 'setting "state" is wrong: it is no text', "Read from"),
+        ("state = 5", 'setting "state" is wrong: it must be a text', "Read from"),
         ('[streams]\ns = "x"', 'setting "streams.s" is "x", not a section', "Read from"),
-        ('state = "a"\nkeys = [', "is not TOML: invalid value, at its end", "may not be closed"),
+        (
+            'state = "a"\nkeys = [',
+            "is not valid TOML: invalid value, at its end",
+            "quote may be missing",
+        ),
         (
             'state = "a"\nlimit = two',
-            "is not TOML: invalid value, at line 2, column 9",
+            "is not valid TOML: invalid value, at line 2, column 9",
             "Line 2 is: limit = two",
         ),
     ],
@@ -293,6 +297,6 @@ def test_folder_list_alongside_a_section_is_rejected_with_the_correct_form(tmp_p
     file.write_text('applications = ["own"]\n[applications.sums.operators.half]\nleast = 3\n')
     with pytest.raises(
         InputError,
-        match=r"write \[applications\] with folders = \[\.\.\.\] below it",
+        match=r"use \[applications\] with folders = \[\.\.\.\] below it",
     ):
         Config.load(file)
