@@ -59,10 +59,10 @@ class ReplayRequest:
     _: KW_ONLY
     from_time: str | None = field(
         default=None,
-        metadata=_option("Begin of the range as a time, ISO 8601 (half-open range).", "--from"),
+        metadata=_option("Start time of the range, ISO 8601 (inclusive).", "--from"),
     )
     to_time: str | None = field(
-        default=None, metadata=_option("End of the range as a time, not included.", "--to")
+        default=None, metadata=_option("End time of the range, ISO 8601 (exclusive).", "--to")
     )
     first: int | None = field(default=None, metadata=_option("First window id (closed range)."))
     last: int | None = field(default=None, metadata=_option("Last window id (closed range)."))
