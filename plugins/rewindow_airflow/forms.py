@@ -240,7 +240,7 @@ def parse_form(params: Mapping[str, Any], *, drills: bool = False) -> ReplayOpti
     if CRASH in params and not drills:
         raise InputError(
             f'parameter "{CRASH}" is for drills, and drills are not enabled in this project',
-            hint="Where they are, rewindow.toml says so: [airflow] drills = true.",
+            hint="To enable them, set [replay] drills = true in rewindow.toml.",
         )
     refuse_unknown(params, replay_params([], drills=True))
     _check_range(params)
