@@ -23,12 +23,12 @@ from rewindow.loading.reached_code import import_targets
 
 _SPARK = "pyspark.sql.functions."
 _CLOCK = (
-    "reads the clock, which is another one in every replay: take arrived_at, or the window's "
-    "time from the context"
+    "reads the clock, which differs between replays: use arrived_at, or the window's time from the "
+    "context"
 )
 _CHANCE = "differs between replays: use rewindow.operators.seeds.random_number"
 _SPREAD = "depends on how Spark divides the rows: number them by a key, or by offset"
-_ORDER = "goes through a set, whose order is another one in every process: put sorted() around it"
+_ORDER = "iterates over a set, whose order differs between processes: use sorted()"
 _SPARK_CLOCK = ("current_timestamp", "current_date", "now", "localtimestamp", "curdate")
 _CALLS = {
     _CLOCK: (

@@ -174,8 +174,7 @@ def test_nondeterministic_code_is_a_warning_with_file_and_line(
     code, text, _ = command("validate", "halves")
     line = APPLICATION.count("\n") + 2
     assert (
-        code == 0
-        and f"warning: halves.py:{line}: random.choice() is another one in every replay" in text
+        code == 0 and f"warning: halves.py:{line}: random.choice() differs between replays" in text
     )
 
 

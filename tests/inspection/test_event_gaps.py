@@ -390,7 +390,8 @@ def test_wrong_expected_key_or_cadence_is_reported_with_its_format(tmp_path: Pat
     ) as refused:
         Config.load(file)
     assert (
-        refused.value.hint == 'Write a value for each of keys, as in expected_keys = [["A", "B"]].'
+        refused.value.hint
+        == 'Add one value for each of keys, such as expected_keys = [["A", "B"]].'
     )
     file.write_text(stream + 'cadence = "-1 h"\n')
     with pytest.raises(InputError, match="cadence.* must be greater than 0"):

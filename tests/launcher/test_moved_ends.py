@@ -51,7 +51,7 @@ def test_end_declared_later_makes_its_window_stale_until_repaired(config: Config
     assert stale(config) == [("app.ranks", 119, 119)]
     found = find_repairs(config)
     assert proposed(found) == [("app", 119, 119)]
-    words = "the end of flights is window 119, and was none when replay two read it"
+    words = "the end of flights is window 119; it was none when replay two read it"
     assert found.steps[0].reasons == (words,)
     published(
         config,
@@ -74,7 +74,7 @@ def test_revoked_end_makes_the_windows_from_the_end_on_stale(config: Config) -> 
     found = find_repairs(config)
     assert proposed(found) == [("app", 112, 119)]
     assert found.steps[0].reasons == (
-        "the end of flights is none, and was window 112 when replay one read it",
+        "the end of flights is none; it was window 112 when replay one read it",
     )
     published(config, "two", 112, 119, start=StartState(source="published", window=111))
     assert (stale(config), proposed(find_repairs(config))) == ([], [])

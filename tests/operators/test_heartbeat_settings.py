@@ -99,7 +99,7 @@ def test_times_beyond_a_century_are_rejected(given: dict[str, Any]) -> None:
         match=rf"{next(iter(given))} must be at most 100 years, not .* s",
     ):
         HeartbeatSettings(**({"interval": 1, "event_at": "at"} | given))
-    with pytest.raises(InputError, match=r"duration .* is out of range"):
+    with pytest.raises(InputError, match="must be at most 100 years"):
         parse_duration("1e999999999 days")
 
 

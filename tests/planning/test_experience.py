@@ -169,7 +169,9 @@ def test_crash_costs_the_measured_time_of_the_same_container(
     assert same.recovery["second"].worst_seconds == pytest.approx(3 * 22 + start)
     show(same)
     text = capsys.readouterr().out
-    assert "sums: the cost of a crash is from the times of this container" in " ".join(text.split())
+    assert "sums: the cost of a crash is estimated from the times of this container" in " ".join(
+        text.split()
+    )
     assert "equal share" not in text
     # Another container of the same name gets half of the 24 seconds that a window took.
     renamed = {"sums.container": "second", "totals.container": "third"}

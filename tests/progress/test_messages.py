@@ -24,7 +24,7 @@ from tests.publication.staging import simple
 
 LOGGER = logging.getLogger("rewindow.room.module")
 PUBLISHED = "windows 100 to 103 of app published as publication 1"
-MISSING = "1 of 5 windows are not sealed: nothing is sent for them"
+MISSING = "1 of 5 windows are not sealed and are skipped"
 PROGRAM = """
 import logging, sys
 import rewindow

@@ -44,10 +44,10 @@ class Beats(InputOperator):
             at, n = at + timedelta(seconds=self.every_s), n + 1
 '''
 LAWS = {
-    "outside": ("def setup(self):\n        self.emit(1)", "emits outside of a window"),
+    "outside": ("def setup(self):\n        self.emit(1)", "cannot emit a tuple: no window is open"),
     "columns": (
         "def emit_tuples(self, start, end):\n        self.emit(start)",
-        "its columns are at, k, n",
+        "must emit values of the columns at, k, n",
     ),
     "late": (
         "def emit_tuples(self, start, end):\n        self.emit(end, 'a', 1)",

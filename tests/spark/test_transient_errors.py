@@ -159,6 +159,6 @@ def test_full_disk_is_reported_before_the_error_of_spark() -> None:
     other = Py4JNetworkError(text.replace("No space left on device", "too hot"))
     assert describe(full) == "Spark failed: java.io.IOException: No space left on device"
     assert describe(other).startswith("Spark failed: [TASK_WRITE_FAILED]")
-    assert "Make room" in str(hint_on(full))
-    assert "Make room" in str(hint_on(OSError(errno.ENOSPC, "No space left on device")))
+    assert "Free disk space" in str(hint_on(full))
+    assert "Free disk space" in str(hint_on(OSError(errno.ENOSPC, "No space left on device")))
     assert hint_on(other) == ""
