@@ -23,18 +23,18 @@ if __name__ == "__main__":
         dest="act",
         action="store_const",
         const="withdraw",
-        help="withdraw an unfinished publication",
+        help="withdraw an interrupted publication",
     )
     parser.add_argument(
         "--accept",
         metavar="REASON",
-        help="publish despite objections; the reason is stored",
+        help="publish despite objections; the reason is recorded",
     )
     parser.add_argument("--who", help="name of the user who accepts")
     parser.add_argument(
         "--leave-out-damaged",
         action="store_true",
-        help="continue without windows of damaged files",
+        help="leave out the windows of damaged files",
     )
     options = parser.parse_args()
     leave(

@@ -16,19 +16,17 @@ if __name__ == "__main__":
         action="store_true",
         help="the stream has ended: seal it to its last tuple",
     )
-    parser.add_argument(
-        "--seal-again", action="store_true", help="create a lost table of seals again"
-    )
-    parser.add_argument("--reopen", action="store_true", help="add late tuples to their windows")
+    parser.add_argument("--seal-again", action="store_true", help="rebuild a lost table of seals")
+    parser.add_argument("--reopen", action="store_true", help="move late tuples to their windows")
     parser.add_argument(
         "--replace",
         action="store_true",
-        help="with --reopen: take windows as the source has them now",
+        help="with --reopen: replace windows with the contents of the source",
     )
     parser.add_argument(
         "--start-over",
         action="store_true",
-        help="delete the recording and record the stream again",
+        help="delete the recorded stream and record it again",
     )
     options = parser.parse_args()
     leave(run_job(lambda: record_job(**vars(options))))

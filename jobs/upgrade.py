@@ -9,6 +9,6 @@ from rewindow.spark.job import leave, run_job
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="streams or applications; default: all")
+    parser.add_argument("names", nargs="*", help="streams or applications; all by default")
     options = parser.parse_args()
     leave(run_job(lambda: upgrade_job(options.names)))

@@ -103,10 +103,9 @@ class ArrivalCounts:
         """
         return (
             f"{self.without_event_time:,} of {self.rows - self.malformed:,} tuples have no event "
-            "time: their column "
-            f'"{event_at}" is null; if its expression or format is wrong, correct it in '
-            "rewindow.toml, then: "
-            f"rewindow record {stream} --start-over"
+            f'timestamp: column "{event_at}" is null. If its expression or format is wrong, '
+            f"correct it in rewindow.toml, then record the stream again: rewindow record {stream} "
+            "--start-over"
         )
 
     @property

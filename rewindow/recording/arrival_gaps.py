@@ -134,17 +134,17 @@ def refused(
     listed = [f"{files[row[FILE]].name}:{row[ROW]} ({row['__at']})" for row in rows]
     ways = []
     if may_be_quarantined and not gap.after_sealed:
-        ways.append('on_gap = "quarantine" puts them aside')
+        ways.append('on_gap = "quarantine" moves these rows to quarantine')
         if gap.apart[-1].last < gap.main_first:
             begin = format_time(stream.grid.start_us(gap.main_first))
-            ways.append(f'origin = "{begin}" leaves them out')
+            ways.append(f'origin = "{begin}" leaves these rows out')
     if gap.empty <= WINDOWS_MAX:
-        ways.append(f"gap_windows_max = {gap.empty} takes the silence as it is")
+        ways.append(f"gap_windows_max = {gap.empty} accepts the gap")
     return InputError(
-        f'arrivals of stream "{name}" jump over {gap.empty:,} windows, gap_windows_max is '
+        f'arrivals of stream "{name}" have a gap of {gap.empty:,} windows, but gap_windows_max is '
         f"{stream.gap_windows_max:,}",
-        detail=f"{quantity(apart.count(), 'row')} on the smaller side: {', '.join(listed)}. The "
-        "clock of a sender may be wrong. Nothing was sealed.",
-        hint="Correct these rows, or arrived_at of the stream."
-        + (f" Or, as a setting of it: {'; or '.join(ways)}." if ways else ""),
+        detail=f"{quantity(apart.count(), 'row')} on the smaller side of the gap: "
+        f"{', '.join(listed)}. The clock of a sender may be wrong. No window was sealed.",
+        hint="Correct these rows, or the stream's setting arrived_at."
+        + (f" Or change a setting of the stream: {'; or '.join(ways)}." if ways else ""),
     )

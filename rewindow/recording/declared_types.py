@@ -120,10 +120,10 @@ def typed_value(
         return TypedValue(cast, notes=notes_on_local(zone, value, cast))
     if isinstance(given, T.NumericType | T.BooleanType) and type(declared) in _SHAPES:
         raise InputError(
-            f"columns name the type {declared.simpleString()} for a column of type "
-            f"{given.simpleString()}, which has no unit of time",
-            hint="Leave its type, and make a time of it with timestamp_seconds, timestamp_millis "
-            "or timestamp_micros, in arrived_at or select.",
+            f'setting "columns" converts a column of type {given.simpleString()} to '
+            f"{declared.simpleString()}, but the column has no unit of time",
+            hint=f"Declare the column as {given.simpleString()}, and convert it in arrived_at or "
+            "select with timestamp_seconds, timestamp_millis or timestamp_micros.",
         )
     is_loose = isinstance(declared, T.StringType | T.FloatType | T.DoubleType)
     is_value = cast.isNotNull() if is_loose else cast.try_cast(given) == value
@@ -178,8 +178,8 @@ def _typed_struct(
     for each in declared.fields:
         if each.name not in given.names:
             raise InputError(
-                f'columns name a field "{each.name}" that the source does not have',
-                hint=f"It has: {', '.join(given.names)}.",
+                f'field "{each.name}" in the setting "columns" does not exist in the source',
+                hint=f"The source has the fields: {', '.join(given.names)}.",
             )
         part = typed_value(
             value.getField(each.name),

@@ -67,16 +67,15 @@ def columns_error(name: str, columns: str, error: PySparkException) -> InputErro
     """Returns the error for declared columns that are not DDL."""
     if error.getCondition() == "UNSUPPORTED_DATATYPE":
         return InputError(
-            f'columns of stream "{name}" name {_unknown_type(error)[0]}',
+            f'setting "columns" of stream "{name}" has {_unknown_type(error)[0]}',
             hint=_unknown_type(error)[1],
         )
     detail = _syntax(error) or plain_words(error)
     return InputError(
-        f'columns of stream "{name}" are not DDL: {" ".join(columns.split())}',
+        f'setting "columns" of stream "{name}" is not valid DDL: {" ".join(columns.split())}',
         detail=detail,
-        hint='Write them as in "origin STRING, dep_delay INT, at TIMESTAMP"; a name with a space '
-        "stands in backquotes, "
-        "as in `Room Name` STRING.",
+        hint='Write columns such as "origin STRING, dep_delay INT, at TIMESTAMP". Put a name with '
+        "a space in backquotes, such as `Room Name` STRING.",
     )
 
 
@@ -124,7 +123,9 @@ def event_at_hint(event_at: str, events: Mapping[str, T.DataType]) -> str:
     wanted = (
         f'select = {{ {name} = {json.dumps(value, ensure_ascii=False)} }} and event_at = "{name}"'
     )
-    return f"Make a column of it: {wanted}, in the stream's section of rewindow.toml.{more}"
+    return (
+        f"Create a TIMESTAMP column: set {wanted} in the stream's section of rewindow.toml.{more}"
+    )
 
 
 def _as_timestamp(column: str, kind: T.DataType) -> tuple[str, str]:
@@ -134,7 +135,8 @@ def _as_timestamp(column: str, kind: T.DataType) -> tuple[str, str]:
     if isinstance(kind, T.StringType):
         return (
             f"to_timestamp({column})",
-            f" A format goes behind it, as in to_timestamp({column}, 'yyyyMMdd HH:mm').",
+            f" If the text is not ISO 8601, add its format, such as to_timestamp({column}, "
+            "'yyyyMMdd HH:mm').",
         )
     if not isinstance(kind, T.NumericType):
         return f"CAST({column} AS TIMESTAMP)", ""
@@ -143,7 +145,7 @@ def _as_timestamp(column: str, kind: T.DataType) -> tuple[str, str]:
     others = excluding(units.values(), {function})
     return (
         f"{function}({column})",
-        f" Where it counts in another unit, it is {' or '.join(others)}.",
+        f" For another unit, use {' or '.join(others)}.",
     )
 
 
@@ -165,28 +167,28 @@ def _refused(
     if condition.startswith("UNRESOLVED_COLUMN"):
         column = _unquoted(given, "objectName")
         return InputError(
-            f'{where} names column "{column}", which is not in the source',
+            f'{where} uses column "{column}", which is not in the source',
             detail=f'{setting} = "{expression}"',
             hint=f"{did_you_mean(column, columns)}{known}{_backquotes(columns)}",
         )
     if condition.startswith("UNRESOLVED_ROUTINE"):
         function = _unquoted(given, "routineName")
         return InputError(
-            f'{where} names function "{function}", which Spark SQL does not have',
+            f'{where} uses function "{function}", which does not exist in Spark SQL',
             detail=f'{setting} = "{expression}"',
-            hint=f"{did_you_mean(function, _functions())}Its functions are listed in Spark's "
-            "documentation of SQL.",
+            hint=f"{did_you_mean(function, _functions())}Spark's SQL documentation lists all "
+            "functions.",
         )
     if condition == "UNSUPPORTED_DATATYPE":
         primary, hint = _unknown_type(error)
         return InputError(
-            f"{where} names {primary}",
+            f"{where} has {primary}",
             detail=f'{setting} = "{expression}"',
             hint=hint,
         )
     if syntax := _syntax(error):
         return InputError(
-            f'{where} is not SQL: "{expression}"',
+            f'{where} is not valid SQL: "{expression}"',
             detail=syntax,
             hint=f"{known}{_backquotes(columns)}",
         )
@@ -206,27 +208,23 @@ def _unknown_type(error: PySparkException) -> tuple[str, str]:
     bare = given.partition("(")[0]
     meant = f'Did you mean "{_OTHER_NAMES[bare]}"? ' if bare in _OTHER_NAMES else ""
     meant = meant or did_you_mean(bare, [kind.partition("(")[0] for kind in _TYPES])
-    return f'type "{given}", which is unknown', f"{meant}Types: {', '.join(_TYPES)}."
+    return f'unknown type "{given}"', f"{meant}Types: {', '.join(_TYPES)}."
 
 
 def _syntax(error: PySparkException) -> str:
     """Returns the position of a syntax error in an expression; empty for other errors."""
     given = error.getMessageParameters() or {}
     if error.getCondition() == "PARSE_EMPTY_STATEMENT":
-        return "It is empty."
+        return "The expression is empty."
     if error.getCondition() != "PARSE_SYNTAX_ERROR":
         return ""
     at = given.get("error", "")
-    return (
-        "Something is missing at its end."
-        if at == "end of input"
-        else f"It cannot be read from {at} on."
-    )
+    return "The expression is incomplete." if at == "end of input" else f"Syntax error at {at}."
 
 
 def _backquotes(columns: Sequence[str]) -> str:
     odd = next((column for column in columns if not _PLAIN.fullmatch(column)), None)
-    return f" A name with other signs stands in backquotes, as in `{odd}`." if odd else ""
+    return f" Put names with special characters in backquotes, such as `{odd}`." if odd else ""
 
 
 def _unquoted(given: Mapping[str, str], key: str) -> str:

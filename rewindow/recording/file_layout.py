@@ -130,8 +130,8 @@ class FileLayout:
         )
         if found.num_rows != len(counts) or not right.all():
             raise ResourceError(
-                f'source of stream "{stream}" changed while it was recorded',
-                detail="Nothing was sealed.",
-                hint="Run it again when whoever writes the source is done.",
+                f'source of stream "{stream}" changed while it was being recorded',
+                detail="No window was sealed.",
+                hint="Run the command again when the source is complete.",
             )
         return found.drop_columns(["first", "last", "sum"])

@@ -64,7 +64,7 @@ class StreamEntry:
     def span(self) -> str:
         """Returns the time that its sealed windows cover."""
         if self.sealed is None:
-            return "nothing sealed"
+            return "no sealed windows"
         return (
             f"{format_time(self.grid.start_us(self.sealed.first))} to "
             f"{format_time(self.grid.end_us(self.sealed.last))}"
@@ -113,7 +113,8 @@ def find_stream(config: Config, name: str) -> StreamEntry:
     if not any(path.exists() for path in tables_of(config, name)):
         known = names_of(list_streams(config))
         hint = (
-            f"{did_you_mean(name, known)}Recorded and published are: {', '.join(known) or 'none'}."
+            f"{did_you_mean(name, known)}Recorded and published streams: "
+            f"{', '.join(known) or 'none'}."
         )
         raise InputError(f'stream "{name}" is not recorded', hint=hint)
     return _entry(config, name, _late(config).get(name, 0))
@@ -188,13 +189,17 @@ def check_unchanged(config: Config, name: str) -> None:
     changed, _ = late_windows(config, name, CHANGED)
     if changed:
         raise InputError(
-            f'windows {changed[0][0]} of stream "{name}" were changed in its source: they have '
-            "tuples that are gone and others that are new",
-            detail="To add the new ones would leave both in the stream."
-            + (f" {len(changed) - 1:,} stretches more were changed." if len(changed) > 1 else "")
+            f'windows {changed[0][0]} of stream "{name}" cannot be reopened: in the source, some '
+            "of their tuples were removed and others were added",
+            detail="Adding the new tuples would keep the removed ones in the stream."
+            + (
+                f" {len(changed) - 1:,} more ranges of windows were changed."
+                if len(changed) > 1
+                else ""
+            )
             + " Nothing was changed.",
-            hint="Take these windows as the source has them now: rewindow record "
-            f"{name} --reopen --replace; or put the source back as it was, and record it.",
+            hint="Replace these windows with the current contents of the source: rewindow record "
+            f"{name} --reopen --replace; or restore the source and record it again.",
         )
 
 
@@ -244,23 +249,21 @@ def _outside(entry: StreamEntry, window: int) -> RangeError:
     """Returns the error for a window before a stream's first or after its last one."""
     if entry.sealed is None:
         return RangeError(
-            f'stream "{entry.name}" has no window {window}: nothing of it is sealed',
-            hint=f"Record what its source has: rewindow record {entry.name}",
+            f'stream "{entry.name}" has no window {window}: it has no sealed windows',
+            hint=f"Record the stream: rewindow record {entry.name}",
         )
     begin, end = entry.span().split(" to ")
-    hint = f"Give a window of {entry.sealed}, or a time from {begin} to {end}."
+    hint = f"Use a window in {entry.sealed}, or a time from {begin} to {end}."
     if window < entry.sealed.first:
-        words = f"begins with window {entry.sealed.first} ({begin}), after window {window}"
+        words = f"has no window {window}: it starts with window {entry.sealed.first} ({begin})"
     elif entry.end is not None:
         words = (
-            f"ends with window {max(entry.end, entry.sealed.last)} ({end}), before window {window}"
+            f"has no window {window}: it ends with window {max(entry.end, entry.sealed.last)} "
+            f"({end})"
         )
     else:
-        words = (
-            f"is sealed up to window {entry.sealed.last} ({end}); window {window} is not "
-            "recorded yet"
-        )
-        hint += f" If its source has more by now: rewindow record {entry.name}"
+        words = f"has no window {window} yet: it is sealed up to window {entry.sealed.last} ({end})"
+        hint += f" If the source has new tuples, record them: rewindow record {entry.name}"
     return RangeError(f'stream "{entry.name}" {words}', hint=hint)
 
 
@@ -273,8 +276,8 @@ def tables_of(config: Config, name: str) -> list[Location]:
     beside = name.rpartition(".")[0] and name.rpartition(".")[2] in _BESIDE
     if beside or config.stream_table(name) == config.quarantine_table:
         raise InputError(
-            f'table "{name}" is no stream',
-            hint="The streams that there are: rewindow streams",
+            f'table "{name}" is not a stream',
+            hint="To list all streams: rewindow streams",
         )
     data = config.stream_table(name)
     return [data, data.with_name(windows_name(data.name)), files_path(data)]
@@ -412,7 +415,7 @@ def still_needed(name: str, needed: Sequence[Dependent], what: str = "deleted") 
     restart; it lists the replays.
     """
     force = (
-        f", or delete it all the same: rewindow streams delete {name} --force"
+        f", or delete the stream anyway: rewindow streams delete {name} --force"
         if what == "deleted"
         else ""
     )
@@ -421,6 +424,7 @@ def still_needed(name: str, needed: Sequence[Dependent], what: str = "deleted") 
         holder=needed[0].replay_id,
         detail="; ".join(entry.why for entry in needed[1:10])
         + (f"; and {len(needed) - 10} more" if len(needed) > 10 else "")
-        + ("." if len(needed) > 1 else f"Nothing was {what}."),
-        hint=f"Abandon or undo them first{force or ', or record under another stream name'}.",
+        + ("." if len(needed) > 1 else f"The stream was not {what}."),
+        hint="Abandon or undo these replays "
+        f"first{force or ', or record the source under another stream name'}.",
     )

@@ -117,15 +117,15 @@ def warnings(stream: str, found: Differences) -> list[str]:
     short = found.short
     if len(short.windows):
         warned.append(
-            f"the source has {short.gone.sum():,} tuples fewer than recorded, in "
-            f"{len(short.windows):,} windows; what is recorded stays, unless you run: {command}"
+            f"the source no longer has {short.gone.sum():,} recorded tuples of "
+            f"{len(short.windows):,} windows. They stay in the stream; to remove them: {command}"
         )
     changed = found.changed
     if len(changed.windows):
-        listed = map("{window} ({gone} gone, {new} new)".format_map, changed.counts(_SHOWN))
+        listed = map("{window} ({gone} removed, {new} added)".format_map, changed.counts(_SHOWN))
         warned.append(
             f"{len(changed.windows):,} windows were changed in the source, such as "
-            f"{', '.join(listed)}; take them as they are now: {command}"
+            f"{', '.join(listed)}. To replace them with the current contents: {command}"
         )
     return warned
 
@@ -144,9 +144,9 @@ def check_whole(stream: str, found: Differences, gone: Sequence[str]) -> None:
         raise InputError(
             f'windows {WindowRange(windows[0], windows[-1])} of stream "{stream}" cannot be '
             f"replaced: recorded files are missing from its source: {', '.join(gone[:_SHOWN])}",
-            detail=f"{len(gone):,} files are missing. They may hold the tuples that these windows "
-            "would lose. Nothing was changed.",
-            hint="Put these files back, and run it again.",
+            detail=f"{len(gone):,} files are missing. They may contain the tuples that these "
+            "windows would lose. Nothing was changed.",
+            hint="Restore these files, and run the command again.",
         )
 
 

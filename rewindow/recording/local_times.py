@@ -79,12 +79,12 @@ def note_words(counts: Mapping[str, int], zone: str) -> list[str]:
         zone: zone of the stream.
     """
     words = {
-        CUT: "timestamps have digits beyond microseconds, which were cut off",
-        ABSENT: f"local times do not exist in {zone}, where clocks move forward: Spark reads them "
-        "by the offset before, so that 02:30 becomes 03:30",
-        TWICE: f"local times exist twice in {zone}, where clocks move back: Spark takes the first "
-        "of the two instants",
-        LEFT_OUT: "values were left out: their fields are in a nested column of the source, and "
-        "not in that of the recording",
+        CUT: "timestamps are more precise than microseconds and were truncated",
+        ABSENT: f"local times do not exist in {zone}, because clocks move forward: Spark uses the "
+        "offset before the change, so 02:30 becomes 03:30",
+        TWICE: f"local times are ambiguous in {zone}, because clocks move back: Spark uses the "
+        "earlier of the two instants",
+        LEFT_OUT: "values were left out: their fields are in a nested column of the source, but "
+        "not in the recorded column",
     }
     return [f"{counts[name]:,} {words[name]}" for name in NOTES if counts.get(name)]

@@ -53,15 +53,15 @@ def refused(
     """
     share = arrivals.malformed / arrivals.rows
     return InputError(
-        f'stream "{name}" has {arrivals.malformed:,} malformed rows of {arrivals.rows:,} '
-        f"({share:.1%}),"
-        f" malformed_max_share is {stream.malformed_max_share:.1%}",
-        detail=f"Nothing was sealed. Reasons, with the number of rows:{_reasons(bad, files)}",
-        hint=f"Look at all of them, which are in the table {path} until the next run: rewindow "
-        "streams quarantine "
-        f"{name}. Then correct columns, null_values, encoding or arrived_at of the stream and "
-        "record again (for times in another format: STRING, and try_to_timestamp(column, pattern) "
-        "in arrived_at or select); or raise malformed_max_share to record without these rows.",
+        f'stream "{name}" has too many malformed rows: {arrivals.malformed:,} of '
+        f"{arrivals.rows:,} ({share:.1%}), but malformed_max_share is "
+        f"{stream.malformed_max_share:.1%}",
+        detail=f"No window was sealed. Number of rows by reason:{_reasons(bad, files)}",
+        hint=f"List the rows, which are in the table {path} until the next run: rewindow streams "
+        f"quarantine {name}. Then correct columns, null_values, encoding or arrived_at of the "
+        "stream and record it again. For times in another format, declare the column as STRING "
+        "and use try_to_timestamp(column, pattern) in arrived_at or select. To record without "
+        "these rows, increase malformed_max_share.",
     )
 
 

@@ -149,8 +149,8 @@ def quarantine(
     except FencedError as error:
         folder.delete_tree()
         raise OverlapError(
-            f'stream "{stream}" is being recorded by somebody else',
-            hint="Run it again when that one is done.",
+            f'stream "{stream}" is being recorded by another process',
+            hint="Run the command again when the other process has finished.",
         ) from error
     return sum(file.rows for file in files)
 

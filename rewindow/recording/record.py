@@ -244,7 +244,8 @@ class _Run:
     def _warn_of_times(self, arrivals: ArrivalCounts, end: bool) -> None:
         if arrivals.future and not end:
             self.result.warnings.append(
-                f"{arrivals.future:,} tuples of the future wait, and seal nothing before them"
+                f"{arrivals.future:,} tuples have arrival timestamps in the future; they wait, "
+                "and the windows before them are not sealed because of them"
             )
         if arrivals.without_event_time:
             self.result.warnings.append(
@@ -315,7 +316,7 @@ class _Run:
 
     def _start_over(self) -> None:
         """Removes all that was recorded. It runs only after the source was read without errors."""
-        self.progress.step("removing what was recorded")
+        self.progress.step("deleting the recorded stream")
         inventory.check_unneeded(self.config, self.name)
         inventory.remove_stream(self.config, self.name)
 
@@ -333,12 +334,13 @@ class _Run:
             self.spark, tables, self.config.quarantine_table, on_opened=self._mark_stale
         ):
             self.result.warnings.append(
-                "windows that a recording which died had opened again were sealed"
+                "windows that an interrupted recording had reopened were sealed"
             )
         healed = sealing.seal_uncommitted(self.spark, tables)
         if healed is not None:
             self.result.warnings.append(
-                f"windows {healed} were sealed from tuples that were there without a seal"
+                f"windows {healed} were sealed: an interrupted recording had written their tuples "
+                "without a seal"
             )
             self._count_sealed(healed, empty=sealing.empty_windows(tables, healed))
         return tables.position
@@ -428,9 +430,8 @@ class _Run:
         self.result.waiting = counts.waiting
         if counts.open and tables.end is not None:
             self.result.warnings.append(
-                f"{counts.open:,} tuples lie behind the end of the stream, window {tables.end}, "
-                "and wait;"
-                f" if it goes on after all: rewindow record {self.name} --reopen"
+                f"{counts.open:,} tuples are after window {tables.end}, the end of the stream, "
+                f"and wait. If the stream continues: rewindow record {self.name} --reopen"
             )
         elif counts.open:
             self.result.open = self.extent.open_windows(counts)
@@ -491,9 +492,9 @@ class _Run:
         """
         if not contents.whole:
             raise InputError(
-                f'source of stream "{self.name}" cannot be read again from its beginning',
-                detail="It yields each tuple once.",
-                hint=f"Take late tuples into their windows: rewindow record {self.name} --reopen",
+                f'source of stream "{self.name}" cannot be read again from the start',
+                detail="The source returns each tuple only once.",
+                hint=f"To add late tuples to their windows: rewindow record {self.name} --reopen",
             )
         windows = tables.sealed
         if windows is None:
@@ -520,7 +521,7 @@ class _Run:
         """Adds tuples to sealed windows or replaces their tuples, then seals these windows
         again.
         """
-        self.progress.step("opening windows again", 0)
+        self.progress.step("reopening windows", 0)
         opened = reopening.reopen(
             self.spark,
             tables,
@@ -561,7 +562,7 @@ class _Run:
         by_position = not contents.whole
         path = self.config.quarantine_table
         if counts.malformed:
-            self.progress.step("putting malformed rows aside", counts.malformed)
+            self.progress.step("moving malformed rows to quarantine", counts.malformed)
             bad = quarantine.malformed_rows(
                 self.spark,
                 tuples.where(F.col(REASON).isNotNull()),
@@ -640,12 +641,14 @@ class _Run:
             self.result.known += count - new
         if reason == LATE and new:
             command = f"rewindow record {self.name} --reopen"
-            moved = f"; if rows of the windows that lack some were moved there: {command} --replace"
+            moved = (
+                f". If rows of the incomplete windows were moved to these windows: {command} "
+                "--replace"
+            )
             self.result.warnings.append(
-                f"{quantity(new, 'tuple')} came after their windows were sealed; they are in the "
-                "table "
-                f"{path}; take them into their windows: {command}"
-                f"{moved if self.result.short_windows else ''}"
+                f"{quantity(new, 'tuple')} arrived after their windows were sealed; they are in "
+                f"the table {path}. To add them to their windows: "
+                f"{command}{moved if self.result.short_windows else ''}"
             )
 
     def _sealed(self, tuples: DataFrame, last: int) -> DataFrame:
@@ -667,7 +670,7 @@ class _Run:
         """Stores the position up to which the source has been read, as the last step, so that a run
         that dies earlier reads it again; `taken` is the position stored before.
         """
-        self.progress.step("noting what was taken")
+        self.progress.step("saving the position in the source")
         seen = self._rows_seen(tables, tuples, contents)
         if contents.version is not None:
             places = {}

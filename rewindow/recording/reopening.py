@@ -111,7 +111,8 @@ def late_tuples(spark: SparkSession, tables: StreamTables, quarantine: Location)
             f'{broken:,} late tuples of stream "{tables.name}" cannot be read back from the '
             "quarantine",
             detail="Nothing was changed.",
-            hint="Was a column's type changed since they came?",
+            hint="If the type of a column has changed since these tuples arrived, restore the old "
+            "type.",
         )
     columns = [F.col("tuple").getField(field.name).alias(field.name) for field in schema.fields[2:]]
     offset = F.lit(_BEHIND_ALL).cast("bigint").alias("offset")
@@ -176,7 +177,7 @@ def _few_ranges(windows: Sequence[int], sealed: WindowRange | None) -> tuple[Win
     """Returns windows as ranges, limited to the number of ranges that a condition may have. To stay
     below it, nearby windows are merged, and windows between them are sealed again unchanged.
     """
-    assert sealed is not None, "only sealed windows are opened again"
+    assert sealed is not None, "only sealed windows are reopened"
     step = 1
     while len(parts := to_ranges(np.asarray(windows, np.int64) // step)) > _RANGES_MAX:
         step *= 2

@@ -87,17 +87,16 @@ class RecordResult:
             sealed += f" [{self.first}, {self.last}], {self.windows_empty:,} of them empty"
         found = [
             sealed,
-            f"{self.stream}: {quantity(self.recorded, 'tuple')} recorded, "
-            f"{self.already_there:,} already there,"
-            f" {self.late:,} late, {self.malformed:,} malformed, {self.waiting:,} waiting for "
-            "their window's seal",
+            f"{self.stream}: {quantity(self.recorded, 'tuple')} recorded, {self.already_there:,} "
+            f"recorded before, {self.late:,} late, {self.malformed:,} malformed, {self.waiting:,} "
+            "waiting for the seal of their window",
             f"{self.stream}: {size_words(self.bytes_read)} read, {size_words(self.bytes_written)} "
             "written,"
             f" {self.seconds:.1f} s",
         ]
         if self.malformed:
             found.append(
-                f"{self.stream}: see the malformed rows with: rewindow streams quarantine "
+                f"{self.stream}: to list the malformed rows: rewindow streams quarantine "
                 f"{self.stream}"
             )
         if self.files_unchanged:
@@ -108,11 +107,11 @@ class RecordResult:
         if self.reopened:
             found.append(
                 f"{self.stream}: {quantity(self.reopened, 'window')} reopened, "
-                f"{quantity(self.taken, 'tuple')} taken in, {self.removed:,} removed"
+                f"{quantity(self.taken, 'tuple')} added, {self.removed:,} removed"
             )
         if self.known:
             found.append(
-                f"{self.stream}: {self.known:,} late or malformed tuples were in quarantine before"
+                f"{self.stream}: {self.known:,} late or malformed tuples were already in quarantine"
             )
         found += [f"{self.stream}: warning: {warning}" for warning in self.warnings]
         return found + ([f"{self.stream}: {self.open}"] if self.open else [])

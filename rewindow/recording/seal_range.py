@@ -70,12 +70,11 @@ class SealRange:
         bound_us = parse_time(text)
         if bound_us > _now_us():
             raise InputError(
-                f'stream "{self.name}" cannot be sealed to {format_time(bound_us)}: that time has '
-                "not come yet",
+                f'stream "{self.name}" cannot be sealed to {format_time(bound_us)}: this time is '
+                "in the future",
                 detail="Tuples may still arrive in windows that have not ended.",
-                hint="Give an earlier time with --sealed-to, or as sealed_to in rewindow.toml; "
-                "without one, "
-                "windows up to the newest tuple are sealed.",
+                hint="Use an earlier time in --sealed-to, or in sealed_to of rewindow.toml. "
+                "Without a time, windows up to the newest tuple are sealed.",
             )
         return self._ended_before(bound_us)
 
@@ -113,9 +112,10 @@ class SealRange:
         """
         if arrivals.future and end:
             raise InputError(
-                f'stream "{self.name}" has {arrivals.future:,} tuples of the future, so it has not '
-                "ended",
-                hint="Look at its expression arrived_at, or seal it only to a time: --sealed-to.",
+                f'stream "{self.name}" cannot end: {arrivals.future:,} tuples have arrival '
+                "timestamps in the future",
+                hint="Check the stream's setting arrived_at, or seal windows up to a time: "
+                "--sealed-to.",
             )
         if ended is not None:
             return ended
@@ -167,11 +167,10 @@ class SealRange:
         which = f"window {windows.first} is" if len(windows) == 1 else f"windows {windows} are"
         end = format_time(self.stream.grid.end_us(windows.last))
         return (
-            f"{which} open, as more may arrive: {counts.open:,} tuples wait there. Later tuples "
-            "seal them; so does,"
-            f" from {end} on, `rewindow record {self.name} --sealed-to {end}`, or, if the stream "
-            "has ended,"
-            f" `rewindow record {self.name} --end`"
+            f"{which} open, because more tuples may arrive: {counts.open:,} tuples wait. Later "
+            f"tuples seal the open windows. To seal them after {end}: `rewindow record "
+            f"{self.name} --sealed-to {end}`; if the stream has ended: `rewindow record "
+            f"{self.name} --end`"
         )
 
     def _ended_before(self, t_us: int) -> int:

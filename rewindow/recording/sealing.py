@@ -86,7 +86,7 @@ def end(tables: StreamTables, on_moved: OnMoved = lambda end: None) -> None:
     Rules: X21
     """
     if tables.last is None:
-        raise InputError(f'stream "{tables.name}" has no tuple, so it cannot have ended')
+        raise InputError(f'stream "{tables.name}" cannot end: it has no tuples')
     if tables.end is None:
         on_moved(tables.last)
         with _met(tables):
@@ -113,17 +113,17 @@ def check_grid(spark: SparkSession, name: str, data: Table, grid: Grid) -> None:
     files = data.files()
     if not files:
         raise InputError(
-            f'stream "{name}" has no tuple to seal',
-            hint=f"Record it anew: rewindow record {name}",
+            f'stream "{name}" has no tuples to seal',
+            hint=f"Record the stream again: rewindow record {name}",
         )
     frame = spark.read.schema(spark_schema(data.schema)).parquet(*paths_of(files))
     window = F.expr(f"(unix_micros(arrived_at) - {grid.origin_us}) div {grid.width_us}")
     astray = frame.where(F.col("window_id") != window).count()
     if astray:
         raise InputError(
-            f'stream "{name}" was recorded with other windows: {astray:,} tuples do not lie in '
-            "theirs",
-            hint="Put the old width and origin back into rewindow.toml.",
+            f'stream "{name}" was recorded with another window width or origin: {astray:,} tuples '
+            "are not in the windows of the current settings",
+            hint="Restore the old width and origin in rewindow.toml.",
         )
 
 
@@ -186,10 +186,10 @@ def check_count(name: str, windows: WindowRange) -> None:
     """
     if len(windows) > WINDOWS_MAX:
         raise InputError(
-            f'stream "{name}" would seal {len(windows):,} windows {windows}, at most '
-            f"{WINDOWS_MAX:,} at once",
-            detail="A single tuple with a wrong arrival timestamp is enough for that.",
-            hint="Look at arrived_at and width of the stream.",
+            f'stream "{name}" cannot seal {len(windows):,} windows {windows} in one run: the '
+            f"maximum is {WINDOWS_MAX:,}",
+            detail="A single tuple with a wrong arrival timestamp can cause this.",
+            hint="Check the stream's settings arrived_at and width.",
         )
 
 
@@ -262,9 +262,9 @@ def _met(tables: StreamTables) -> Iterator[None]:
         yield
     except FencedError as error:
         raise OverlapError(
-            f'stream "{tables.name}" is being recorded by somebody else',
-            detail="What this recording had not sealed yet is not visible.",
-            hint="Run it again when that one is done.",
+            f'stream "{tables.name}" is being recorded by another process',
+            detail="Windows that this run had not sealed yet are not visible.",
+            hint="Run the command again when the other process has finished.",
         ) from error
 
 

@@ -41,9 +41,9 @@ def copy_rows(
     free = shutil.disk_usage(folder).free
     if free < _ROOM * contents.size:
         raise ResourceError(
-            f"disk of {folder} has {free >> 20} MB free, {_ROOM * contents.size >> 20} MB are "
-            "needed",
-            hint="Make room, or move the state folder (REWINDOW_STATE).",
+            f"not enough disk space in {folder}: {free >> 20} MB are free, but "
+            f"{_ROOM * contents.size >> 20} MB are needed",
+            hint="Free disk space, or move the state folder (REWINDOW_STATE).",
         )
     fields = [pa.field(FILE, pa.int32()), pa.field(ROW, pa.int64())]
     fields += [pa.field(BAD, pa.string()), pa.field(RAW, pa.string()), *contents.schema]

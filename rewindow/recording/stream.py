@@ -121,7 +121,7 @@ class StreamTables:
         return position if is_ours and known else SourcePosition()
 
     def forget_files(self) -> None:
-        """Makes the next run read all files again if this one dies from here on.
+        """Causes the next run to read all files again if this one dies from here on.
 
         Otherwise a late tuple of a file that was not noted yet would become late again after
         `--reopen` has added it to its window.
@@ -200,14 +200,14 @@ def _incomplete(name: str, missing: list[Location], held: list[Location]) -> Tab
     copy.
     """
     named = " and ".join(f'"{path.name}"' for path in missing)
-    log = "is missing" if not missing[0].exists() else "is there without its log"
+    log = "is missing" if not missing[0].exists() else "has no Delta log"
     seal_again = Table.exists(held[0]) and held[0].name == name
     return TableError(
-        f'table {named} of stream "{name}" {log}, while {held[0]} holds data',
-        detail="Nothing was changed: a new recording would destroy what is there, which may be the "
-        "only copy.",
-        hint="Put the table back from a "
-        f"copy{f', or seal again: rewindow record {name} --seal-again' * seal_again}.",
+        f'table {named} of stream "{name}" {log}, but {held[0]} contains data',
+        detail="Nothing was changed: a new recording would delete the existing data, which may be "
+        "the only copy.",
+        hint="Restore the table from a "
+        f"backup{f', or rebuild the seals: rewindow record {name} --seal-again' * seal_again}.",
     )
 
 
@@ -255,11 +255,11 @@ def tuples_without_seals(config: Config, name: str) -> Table:
     data = config.stream_table(name)
     windows = config.windows_table(name)
     if Table.exists(windows) and Table.open(windows).files():
-        raise InputError(f'stream "{name}" cannot be sealed again: its seals are there')
+        raise InputError(f'stream "{name}" cannot be sealed again: its seals exist')
     if not Table.exists(data):
         raise InputError(
             f'stream "{name}" cannot be sealed again: it has no tuples',
-            hint=f"Record it: rewindow record {name}",
+            hint=f"Record the stream: rewindow record {name}",
         )
     return Table.open(data)
 
@@ -321,8 +321,8 @@ def recording_lock(config: Config, name: str) -> Iterator[None]:
             raise OverlapError(
                 f'stream "{name}" is being recorded by process {holder or "unknown"}',
                 holder=holder,
-                detail="This recording has changed nothing.",
-                hint="Run it again when that one is done.",
+                detail="This run has changed nothing.",
+                hint="Run the command again when the other process has finished.",
             )
         path.write_text(str(os.getpid()))
         yield

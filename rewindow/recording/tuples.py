@@ -97,14 +97,14 @@ def parse_columns(name: str, columns: str | None) -> T.StructType | None:
     same = [column for column in declared.names if names.count(column.lower()) > 1]
     if same:
         raise InputError(
-            f'columns of stream "{name}" name column "{same[0]}" twice',
-            hint=f'Leave out "{same[0]}" or "{same[1]}": Spark takes names that differ only in '
-            "case for one.",
+            f'setting "columns" of stream "{name}" has column "{same[0]}" twice',
+            hint=f'Remove "{same[0]}" or "{same[1]}": in Spark, names that differ only in case '
+            "are equal.",
         )
     if not names:
         raise InputError(
-            f'columns of stream "{name}" are empty',
-            hint="Leave the setting out to take all columns.",
+            f'setting "columns" of stream "{name}" is empty',
+            hint="Remove the setting to record all columns.",
         )
     return declared
 
@@ -134,9 +134,10 @@ def read_tuples(
         )
     except AnalysisException as error:
         raise InputError(
-            f'columns of stream "{name}" name a type that its source cannot give',
+            f'setting "columns" of stream "{name}" has a type that the source cannot be converted '
+            "to",
             detail=plain_words(error),
-            hint="Read it as STRING, and compute another column from it with select.",
+            hint="Declare the column as STRING, and compute another column from it with select.",
         ) from error
     read = names_of(declared.fields) if declared else contents.columns
     events = _event_expressions(name, stream, read)
@@ -154,9 +155,9 @@ def read_tuples(
     except (ParseException, AnalysisException) as error:
         refused = expression_error(name, stream, typed.select(*map(_quoted, read)), columns=read)
         raise refused or InputError(
-            f'stream "{name}" cannot be computed as its settings say',
+            f'cannot compute the tuples of stream "{name}" from its settings',
             detail=plain_words(error),
-            hint="arrived_at and select are SQL over a row of the source, which has: "
+            hint="The settings arrived_at and select are SQL over the columns of the source: "
             f"{', '.join(read)}.",
         ) from error
     tuples = _with_window(frame, stream, list(events))
@@ -174,7 +175,7 @@ def computing(name: str) -> Iterator[None]:
             raise InputError(
                 f'an expression of stream "{name}" cannot be computed',
                 detail=plain_words(error),
-                hint="Use functions that give null instead: try_cast, try_to_timestamp, "
+                hint="Use functions that return null for such values: try_cast, try_to_timestamp, "
                 "try_divide.",
             ) from error
         raise
@@ -235,7 +236,7 @@ def check_event_columns(name: str, stream: StreamConfig, schema: T.StructType) -
         if is_ours or set(column) & _FORBIDDEN:
             raise InputError(
                 f'event column "{column}" of stream "{name}" cannot be recorded under this name',
-                hint="Leave it out with keep, and give it another name with select.",
+                hint="Leave the column out with keep, and rename it with select.",
             )
     for key in stream.keys:
         if key not in events:
@@ -423,15 +424,15 @@ def _event_expressions(name: str, stream: StreamConfig, read: list[str]) -> dict
     unknown = excluding(kept, read)
     if unknown:
         raise InputError(
-            f'column "{unknown[0]}" that stream "{name}" keeps is not in its source',
-            hint=f"{did_you_mean(unknown[0], read)}It has: {', '.join(read)}.",
+            f'column "{unknown[0]}" in the setting "keep" of stream "{name}" is not in the source',
+            hint=f"{did_you_mean(unknown[0], read)}The source has the columns: {', '.join(read)}.",
         )
     if stream.arrived_at.strip("` ") == "arrived_at" or stream.keep is None:
         kept = excluding(kept, {"arrived_at"})
     if "arrived_at" in [*kept, *stream.select]:
         raise InputError(
-            f'event column "arrived_at" of stream "{name}" is the arrival timestamp and cannot be '
-            "another"
+            f'stream "{name}" cannot have an event column "arrived_at": the name is reserved for '
+            "the arrival timestamp"
         )
     seen: dict[str, str] = {}
     for column in [*kept, *stream.select]:
@@ -439,7 +440,7 @@ def _event_expressions(name: str, stream: StreamConfig, read: list[str]) -> dict
         if other != column:
             raise InputError(
                 f'event columns "{other}" and "{column}" of stream "{name}" differ only in case',
-                hint="Give one of them another name with select, or leave it out with keep.",
+                hint="Rename one of the columns with select, or leave it out with keep.",
             )
     return {column: _quoted(column) for column in kept} | {
         column: F.expr(expression) for column, expression in stream.select.items()

@@ -61,14 +61,14 @@ class UpgradeResult:
         if self.already:
             return [f"{self.stream}: nothing to repair"]
         lines = [
-            f"{self.stream}: {self.resealed:,} seals repaired, {self.files:,} data files noted"
+            f"{self.stream}: {self.resealed:,} seals repaired, {self.files:,} data files registered"
         ]
         if self.differing:
             windows = ", ".join(str(WindowRange(*pair)) for pair in self.differing[:10])
             more = " ..." if len(self.differing) > 10 else ""
             lines.append(
-                f"{self.stream}: windows {windows}{more} do not hold what was sealed; their seals "
-                "stay as they are"
+                f"{self.stream}: windows {windows}{more} differ from their seals; these seals "
+                "were not changed"
             )
         return lines
 
@@ -87,8 +87,8 @@ def upgradable(config: Config, names: Sequence[str]) -> list[str]:
         found.update(streams)
         if not streams:
             raise InputError(
-                f'stream or application "{name}" is not there',
-                detail=f"There are: {', '.join(known) or 'none'}.",
+                f'stream or application "{name}" does not exist',
+                detail=f"Existing streams: {', '.join(known) or 'none'}.",
             )
     return sorted(found) if names else known
 
@@ -236,9 +236,10 @@ def _replace_seals(windows: Table, parts: list[pa.Table]) -> None:
         write_deltalake(windows.delta, rows, mode="overwrite", schema_mode="overwrite")
     except CommitFailedError as error:
         raise OverlapError(
-            f'table "{windows.path.name}" was written to by another process while it was repaired',
-            detail="Its seals are as the other process left them.",
-            hint="Do it again: rewindow streams upgrade",
+            f'table "{windows.path.name}" was changed by another process while it was being '
+            "repaired",
+            detail="The seals of the table were not repaired.",
+            hint="Run the command again: rewindow streams upgrade",
         ) from error
     windows.refresh()
 

@@ -174,7 +174,7 @@ def test_one_of_two_recorders_without_a_common_lock_conflicts_and_changes_nothin
         return seal(*arguments, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(sealing, "seal", overtaken)
-    with pytest.raises(OverlapError, match="somebody else"):
+    with pytest.raises(OverlapError, match="by another process"):
         bench.record()
     check_complete(bench)
     assert Table.open(bench.config().stream_table("s")).version == 1

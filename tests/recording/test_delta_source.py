@@ -205,11 +205,11 @@ def test_shallow_clone_is_read_and_one_without_its_files_is_named(
     content = file.read_bytes()
     file.unlink()
     with pytest.raises(
-        InputError, match=f"lacks 1 files that its newest version .*{file.name}"
+        InputError, match=f"is incomplete: 1 files of its newest version .*{file.name}"
     ) as caught:
         find_delta_files("s", tmp_path / "c", SourcePosition())
     assert "a shallow clone" in caught.value.detail
-    assert caught.value.hint.startswith("Put these files back")
+    assert caught.value.hint.startswith("Restore these files")
     file.write_bytes(content)
     assert len(rows_of(tmp_path / "c", SourcePosition())) == 3
 

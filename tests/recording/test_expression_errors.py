@@ -32,12 +32,15 @@ EVENTS = T.StructType([
         ),
         (
             "epoch",
-            'select = { epoch_at = "timestamp_seconds(epoch)" } and event_at = "epoch_at", in the '
+            'select = { epoch_at = "timestamp_seconds(epoch)" } and event_at = "epoch_at" in the '
             "stream's",
         ),
-        ("epoch", "Where it counts in another unit, it is timestamp_millis or timestamp_micros."),
+        ("epoch", "For another unit, use timestamp_millis or timestamp_micros."),
         ("day", 'select = { day_at = "CAST(day AS TIMESTAMP)" } and event_at = "day_at"'),
-        ("told", "A format goes behind it, as in to_timestamp(told, 'yyyyMMdd HH:mm')."),
+        (
+            "told",
+            "add its format, such as to_timestamp(told, 'yyyyMMdd HH:mm').",
+        ),
         (
             "read-at",
             'select = { event_time = "to_timestamp(`read-at`)" } and event_at = "event_time"',

@@ -99,7 +99,7 @@ def test_fed_back_tuples_arrive_in_the_newest_ended_window_or_the_open_one(
 
 @pytest.mark.parametrize(
     ("published", "words"),
-    [(False, "is not published"), (True, "has no error tuples: it is no error port")],
+    [(False, "is not published"), (True, "has no error tuples: it is not an error port")],
 )
 def test_stream_that_is_not_an_error_port_is_rejected_with_a_hint(
     tmp_path: Path,
@@ -116,7 +116,7 @@ def test_settings_of_other_sources_are_rejected(tmp_path: Path) -> None:
     publish(tmp_path, {3: ["a"]})
     with pytest.raises(
         InputError,
-        match='"delimiter" of stream "again" means nothing to a source of format errors',
+        match='"delimiter" of stream "again" does not apply to sources of format errors',
     ):
         read(tmp_path, delimiter=";")
 
@@ -154,7 +154,7 @@ def test_fed_back_tuples_are_recorded_once_despite_republication(
         4,
     ]
     assert bench.record(**asked).recorded == 0
-    with pytest.raises(InputError, match="cannot be read again from its beginning"):
+    with pytest.raises(InputError, match="cannot be read again from the start"):
         bench.record(**asked, reopen=True, replace=True)
 
 

@@ -28,7 +28,8 @@ def test_edited_row_makes_its_window_a_changed_one_and_no_late_one(bench: Bench)
     result = bench.record()
     assert (result.late, result.changed) == (0, [{"window": 1000, "gone": 1, "new": 1}])
     assert (
-        "1 windows were changed in the source, such as 1000 (1 gone, 1 new)" in result.warnings[-1]
+        "1 windows were changed in the source, such as 1000 (1 removed, 1 added)"
+        in result.warnings[-1]
     )
     assert "rewindow record s --reopen --replace" in result.warnings[-1]
     assert not any(words.endswith("--reopen") for words in result.warnings)
@@ -52,7 +53,9 @@ def test_changed_late_and_short_windows_are_counted_separately(bench: Bench) -> 
     ]
     assert (result.late, result.short_windows, result.short_tuples) == (1, 1, 1)
     assert changed_aside(bench) == [1000, 1000, 1002]
-    assert "were moved there: rewindow record s --reopen --replace" in result.warnings[-1]
+    assert (
+        "were moved to these windows: rewindow record s --reopen --replace" in result.warnings[-1]
+    )
 
 
 def test_late_tuples_stay_in_quarantine_while_a_window_is_changed(bench: Bench) -> None:
@@ -62,7 +65,7 @@ def test_late_tuples_stay_in_quarantine_while_a_window_is_changed(bench: Bench) 
     assert bench.record().late == 1
     before = bench.tuples()
     with pytest.raises(
-        InputError, match="windows .1000, 1000. .* were changed in its source"
+        InputError, match="windows .1000, 1000. .* cannot be reopened: in the source"
     ) as caught:
         bench.record(reopen=True)
     assert "rewindow record s --reopen --replace" in caught.value.hint

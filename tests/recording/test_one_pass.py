@@ -153,7 +153,7 @@ def test_rows_that_differ_from_the_count_are_not_committed(
         return replace(found, tuples=more)
 
     monkeypatch.setattr(ArrivalCounts, "count", one_more)
-    with pytest.raises(ResourceError, match="changed while it was recorded"):
+    with pytest.raises(ResourceError, match="changed while it was being recorded"):
         bench.record()
     assert bench.tuples() == []
 

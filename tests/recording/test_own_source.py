@@ -103,15 +103,15 @@ def test_source_validates_its_own_settings_before_reading(own: Path) -> None:
 def test_unknown_format_error_lists_the_known_ones(own: Path) -> None:
     known = ", ".join(known_sources())
     assert "pairs" in known
-    with pytest.raises(InputError, match=f"known are {known}"):
+    with pytest.raises(InputError, match=f"use one of {known}"):
         opened(own, "1.pairs", format="xml")
 
 
 @pytest.mark.parametrize(
     ("name", "settings", "named"),
     [
-        ("s.parquet", {"delimiter": ";"}, 'setting "delimiter" of stream "s" means nothing to a '
-                                          'source of'),
+        ("s.parquet", {"delimiter": ";"}, 'setting "delimiter" of stream "s" does not apply to '
+                                          'sources of'),
         ("s.csv", {"changed_rows": "skip"}, 'setting "changed_rows"'),
         ("s.csv", {"source_settings": {"x": 1}}, 'setting "source_settings"'),
         ("s.csv", {"delimiter": "||"}, 'setting "delimiter" of stream "s" is "||", not one '

@@ -26,14 +26,18 @@ def refused(root: Path, declared: list[str] | None = None, **settings: Any) -> I
 @pytest.mark.parametrize(
     ("source", "primary", "more"),
     [
-        ("empty", "is a folder without a file that tells its format", "Set format"),
-        ("clikcs.csv", "is not there", 'Did you mean "clicks.csv"?'),
-        ("nowhere/clicks.csv", "is not there", "There is no folder"),
-        ("nowhere", "is not there, and its name tells no format", ""),
+        (
+            "empty",
+            "contains no file with a known suffix, so its format is unknown",
+            "setting format",
+        ),
+        ("clikcs.csv", "does not exist", 'Did you mean "clicks.csv"?'),
+        ("nowhere/clicks.csv", "does not exist", "Folder "),
+        ("nowhere", "does not exist, and its name has no known suffix", ""),
         (
             "days/*.csv",
-            "is a pattern that no file matches",
-            "counts from the folder of rewindow.toml",
+            "is a pattern that matches no file",
+            "resolved from the folder of rewindow.toml",
         ),
     ],
 )
@@ -54,7 +58,7 @@ def test_folder_with_other_files_is_reported_with_its_contents(tmp_path: Path) -
     (tmp_path / "src" / "2026-03-01").mkdir(parents=True)
     error = refused(tmp_path, source="src", format="csv")
     assert "is a folder without files of its format" in error.primary
-    assert "It holds: 2026-03-01." in error.detail and "src/*/*.csv" not in error.primary
+    assert "The folder contains: 2026-03-01." in error.detail and "src/*/*.csv" not in error.primary
 
 
 def test_file_without_read_permission_is_reported_with_a_command(
@@ -75,19 +79,19 @@ def test_file_without_read_permission_is_reported_with_a_command(
 @pytest.mark.parametrize(
     ("text", "declared", "primary", "hint"),
     [
-        ("k;at;n\na;1;2\n", None, "is one column: k;at;n", 'delimiter = ";"'),
-        ("k\tat\na\t1\n", ["k", "at"], "is one column", 'delimiter = "\\t"'),
+        ("k;at;n\na;1;2\n", None, "has a single column: k;at;n", 'delimiter = ";"'),
+        ("k\tat\na\t1\n", ["k", "at"], "has a single column", 'delimiter = "\\t"'),
         (
             "a,2026-03-01,5\nb,2026-03-02,6\n",
             ["k", "at", "n"],
-            "names none of the declared columns",
+            "contains none of the declared columns",
             "header = false",
         ),
         (
             "key,At\na,1\n",
             ["key", "at"],
             'column "at" is not in source file',
-            'Did you mean "At"? It has: key, At.',
+            'Did you mean "At"? The file has the columns: key, At.',
         ),
         (
             "k,arrivd_at\na,1\n",
@@ -114,7 +118,7 @@ def test_bound_in_the_future_is_explained_with_an_alternative() -> None:
     stream = StreamConfig(source="s.csv", arrived_at="at", sealed_to="2999-01-01T00:00Z")
     with pytest.raises(
         InputError,
-        match="sealed to 2999-01-01T00:00:00Z: that time has not come yet",
+        match="sealed to 2999-01-01T00:00:00Z: this time is in the future",
     ) as caught:
         SealRange("s", stream).given(None)
     assert "--sealed-to" in caught.value.hint

@@ -173,9 +173,9 @@ def test_csv_without_header_reads_its_column_names_from_the_settings(bench: Benc
         (None, "malformed: column n is not int", "s.csv:3"),
         (None, "malformed: row has 2 columns, 3 expected", "s.csv:2"),
     ]
-    with pytest.raises(InputError, match="has 3 columns, 2 are named"):
+    with pytest.raises(InputError, match="has 3 columns, but the setting .columns. has 2"):
         bench.record(header=False, columns="k STRING, at TIMESTAMP")
-    with pytest.raises(InputError, match="without header and no columns"):
+    with pytest.raises(InputError, match="is missing: its CSV source has no header"):
         bench.record(header=False, columns=None)
 
 
@@ -292,7 +292,7 @@ def test_broken_sources_are_rejected_by_name(
 
 def test_json_without_columns_is_rejected(bench: Bench) -> None:
     # JSON lines do not declare their types.
-    with pytest.raises(InputError, match="no columns"):
+    with pytest.raises(InputError, match="a JSON source needs it"):
         bench.record(source=str(write_json(bench.root)), columns=None)
 
 
@@ -466,8 +466,8 @@ class TestDelta:
         result = bench.record(**settings)
         assert result.recorded == 1
         where = {"struct": "s.b", "list": "s.item.b", "map": "s.entries.value.b"}[nested]
-        assert f"are not recorded: {where}; to record them, " in result.warnings[0]
-        assert ("name them in columns" in result.warnings[0]) == declared
+        assert f"are not recorded: {where}. To record them, " in result.warnings[0]
+        assert ("declare them in the setting columns" in result.warnings[0]) == declared
         assert "rewindow record s --start-over" in result.warnings[0]
         assert [inner_of(row["s"]) for row in bench.rows("select s from s order by at")] == [
             {"a": 1},

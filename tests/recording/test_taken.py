@@ -59,7 +59,7 @@ def test_changed_file_causes_a_full_read_and_is_reported(folder: Path, content: 
     found = select_files(files_in(folder), position, STREAM)
     assert ([file.name for file in found.files], found.whole) == (["a.csv", "b.csv", "c.csv"], True)
     named = [
-        'source file "a.csv" has changed since it was taken' in words for words in found.warnings
+        'source file "a.csv" has changed since it was recorded' in words for words in found.warnings
     ]
     assert named == ([] if len(content) > len("k\na\n") else [True])
 
@@ -310,4 +310,4 @@ def test_empty_files_are_skipped_until_they_have_content(tmp_path: Path) -> None
     (tmp_path / "b.csv").write_text("at\n1\n")
     contents = source.scan(SourcePosition(), None, None)
     assert [file.name for file in contents.present] == ["b.csv"]
-    assert contents.warnings == ["1 files of the source hold nothing, such as a.csv"]
+    assert contents.warnings == ["1 files of the source are empty, such as a.csv"]

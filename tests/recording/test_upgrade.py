@@ -57,7 +57,7 @@ def test_damaged_seals_are_rejected_until_they_are_repaired(bench: Bench, damage
     assert "rewindow streams upgrade s" in raised.value.hint
     result = upgrade_stream(bench.spark, damaged, "s")
     assert (result.resealed, result.files, result.differing) == (5, 2, [])
-    assert result.lines() == ["s: 5 seals repaired, 2 data files noted"]
+    assert result.lines() == ["s: 5 seals repaired, 2 data files registered"]
     again = bench.record(**FLOATS)
     assert (again.recorded, again.late) == (0, 0)
 
@@ -165,5 +165,5 @@ def test_repair_accepts_streams_and_applications_and_rejects_an_unknown_name(
     assert upgradable(damaged, []) == ["app.a", "app.b", "s"]
     assert upgradable(damaged, ["app", "s"]) == ["app.a", "app.b", "s"]
     assert upgradable(damaged, ["app.b"]) == ["app.b"]
-    with pytest.raises(InputError, match='"other" is not there'):
+    with pytest.raises(InputError, match='"other" does not exist'):
         upgradable(damaged, ["other"])

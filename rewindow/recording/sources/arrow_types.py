@@ -113,7 +113,7 @@ def converted(
         return _timestamps(array, wanted, zone, notes)
     wider = wider_type(spark_type(kind), wanted)
     if wider is None or (wider == pa.string() and wanted != wider):
-        raise pa.ArrowInvalid(f"{kind} is another kind of value than {wanted}")
+        raise pa.ArrowInvalid(f"{kind} cannot be converted to {wanted}")
     cast = array.cast(wanted)
     # The cast rejects integers that do not fit, and fractions as integers, but nothing else.
     same = pc.equal(cast.cast(kind, safe=False), array)
@@ -150,7 +150,7 @@ def _nested(
         return pa.ListArray.from_arrays(offsets, values, type=wanted)
     if pa.types.is_map(kind) and pa.types.is_map(wanted):
         return array.cast(wanted)
-    raise pa.ArrowInvalid(f"{kind} has other parts than {wanted}")
+    raise pa.ArrowInvalid(f"{kind} cannot be converted to {wanted}: their nested types differ")
 
 
 def _timestamps(
@@ -168,7 +168,10 @@ def _timestamps(
         times = whole
     times = times.cast(pa.timestamp("us"))
     if given.tz is not None and wanted.tz is None:
-        raise pa.ArrowInvalid("an instant may have the local time of another one")
+        raise pa.ArrowInvalid(
+            "timestamps with a zone cannot be converted to local times: two of "
+            "them may have the same local time"
+        )
     if given.tz is None and wanted.tz is not None:
         # Spark also chooses the first of two instants. A local time that does not exist is an
         # error.

@@ -46,8 +46,9 @@ def choose_columns(
     schemas, gained = _without_gained_fields(stream, schemas, recorded)
     if gained:
         warning = (
-            f"fields that appeared in columns of the source are not recorded: {', '.join(gained)}; "
-            f"to record them, {'name them in columns and ' if declared is not None else ''}run: "
+            f"new fields in columns of the source are not recorded: {', '.join(gained)}. To "
+            "record them, "
+            f"{'declare them in the setting columns and ' if declared is not None else ''}run: "
             f"rewindow record {name} --start-over"
         )
         contents = replace(contents, warnings=[*contents.warnings, warning])
@@ -59,7 +60,8 @@ def choose_columns(
             source = schemas[0][0] or name
             raise InputError(
                 f'column "{missing[0]}" is not in source file "{source}"',
-                hint=f"{did_you_mean(missing[0], names)}It has: {', '.join(names)}.",
+                hint=f"{did_you_mean(missing[0], names)}The file has the columns: "
+                f"{', '.join(names)}.",
             )
         wanted = list(map(fields.__getitem__, declared))
         return _with(name, contents, wanted, are_declared=True)
@@ -73,8 +75,8 @@ def choose_columns(
     first = fields_without(fields.values(), excluding(fields, names))
     if empty:
         words = (
-            f"columns that hold nothing and have no type are not recorded: {', '.join(empty)}; "
-            "name them in the stream's columns, with types, to have them"
+            f"empty columns without a type are not recorded: {', '.join(empty)}. To record them, "
+            "declare them with types in the stream's setting columns"
         )
         contents = replace(contents, warnings=[*contents.warnings, words])
     if not takes_what_appears(stream, declared):
@@ -174,9 +176,9 @@ def _check_names(name: str, fields: Sequence[pa.Field]) -> None:
             raise InputError(
                 f'columns "{other.name}" and "{field.name}" of the source of stream "{name}" '
                 "differ only in case",
-                detail="Spark takes them for one column.",
-                hint="Name in the stream's columns those that you want, such as columns = "
-                f'"{in_ddl(single.values())}".',
+                detail="Spark treats them as one column.",
+                hint="List the columns to record in the stream's setting columns, such as columns "
+                f'= "{in_ddl(single.values())}".',
             )
 
 
@@ -191,13 +193,13 @@ def _with(
         if not _can_be_recorded(field.type, or_empty=are_declared):
             others = [other.name for other in fields if _can_be_recorded(other.type)]
             raise InputError(
-                f'column "{field.name}" of the source of stream "{name}" has type {field.type}: it '
-                "cannot be recorded",
-                hint="Leave it out: name those that you want in columns, such as columns = "
-                f'"{others[0]} ...".'
+                f'column "{field.name}" of the source of stream "{name}" cannot be recorded: its '
+                f"type is {field.type}",
+                hint="Leave the column out: list the columns to record in the setting columns, "
+                f'such as columns = "{others[0]} ...".'
                 if others
-                else "Tables have numbers, texts, bytes, dates, timestamps, and lists, structures "
-                "and maps of these.",
+                else "Supported types are numbers, texts, bytes, dates, timestamps, and lists, "
+                "structures and maps of these.",
             )
     schema = pa.schema(fields)
     return replace(contents, columns=schema.names, schema=schema)
@@ -212,8 +214,8 @@ def _reported(name: str, new: list[str], schemas: list[tuple[str, pa.Schema]]) -
         f' (first in "{where}")' if where else ""
     )
     return [
-        f"columns that appeared in the source are not recorded: {listed}; take them with "
-        f'new_columns = "take" of stream "{name}", or name the columns that you want'
+        f"new columns of the source are not recorded: {listed}. To record them, set new_columns = "
+        f'"take" of stream "{name}", or list the columns to record in the setting columns'
     ]
 
 

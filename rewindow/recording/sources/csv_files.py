@@ -41,15 +41,16 @@ class CsvSource(FileSource):
         """
         if not self.stream.header and self.stream.columns is None:
             raise InputError(
-                f'stream "{self.name}" has a CSV source without header and no columns',
-                hint='Name them in order in rewindow.toml, such as columns = "key STRING, at '
-                'TIMESTAMP".',
+                f'setting "columns" of stream "{self.name}" is missing: its CSV source has no '
+                "header",
+                hint='List the columns in order in rewindow.toml, such as columns = "key STRING, '
+                'at TIMESTAMP".',
             )
         if len(self.stream.delimiter) != 1:
             raise InputError(
                 f'setting "delimiter" of stream "{self.name}" is "{self.stream.delimiter}", not '
                 "one character",
-                hint='Write it as in delimiter = ";"; a tab is "\\t".',
+                hint='Write it like this: delimiter = ";". A tab is "\\t".',
             )
 
     def scan(
@@ -101,14 +102,14 @@ def _check_first_row(
     if other is not None:
         shown = "\\t" if other == "\t" else other
         raise InputError(
-            f'first row of source file "{file.name}" is one column: {columns[0][:_SHOWN]}',
+            f'first row of source file "{file.name}" has a single column: {columns[0][:_SHOWN]}',
             hint=f'Set the stream\'s delimiter: delimiter = "{shown}".',
         )
     values = [column for column in columns if column.lstrip("+-")[:1].isdigit()]
     if declared is not None and values:
         raise InputError(
-            f'first row of source file "{file.name}" names none of the declared columns',
-            detail=f"It holds values, such as {values[0][:_SHOWN]}.",
-            hint="If the file has no header, set header = false; columns then names all its "
-            "columns in order.",
+            f'first row of source file "{file.name}" contains none of the declared columns',
+            detail=f"The row contains values, such as {values[0][:_SHOWN]}.",
+            hint="If the file has no header, set header = false, and list all columns in order in "
+            "the setting columns.",
         )

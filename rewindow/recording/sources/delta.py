@@ -159,7 +159,7 @@ def find_delta_files(
     if changes and not skip_changes:
         raise _changed(name, changes)
     warnings = [
-        f"{change} of its Delta source was passed over, with all that it added"
+        f"{change} of its Delta source was skipped, including the rows that it added"
         for change in changes
     ]
     waiting = [
@@ -171,7 +171,7 @@ def find_delta_files(
             f"{len(gone)} files of its Delta source were compacted and vacuumed before they "
             "were recorded"
         )
-        warnings.append(f"{lost}; the whole table was read and compared with what is recorded")
+        warnings.append(f"{lost}; the whole table was read and compared with the recorded tuples")
         files = list(map(file_of, _active(name, table, times)))
         return DeltaFiles(table.version, schema, files, warnings=warnings, whole=True)
     files = [*map(partial(file_of, seen=True), waiting), *map(file_of, adds)]
@@ -180,13 +180,13 @@ def find_delta_files(
 
 def _changed(name: str, changes: list[str]) -> InputError:
     return InputError(
-        f'{changes[0]} of the Delta source of stream "{name}" changed rows that were there',
-        detail="A recorded stream only grows, and the rewritten files do not tell which of their "
-        "rows are new."
+        f'{changes[0]} of the Delta source of stream "{name}" changed existing rows',
+        detail="A recorded stream is append-only, and the rewritten files do not show which of "
+        "their rows are new."
         + (f" {len(changes) - 1} later commits changed rows too." if len(changes) > 1 else ""),
-        hint="Take the windows that differ as the table has them now: rewindow record "
-        f"{name} --reopen --replace; or pass such commits over, with all that they added: "
-        f'changed_rows = "skip" of stream "{name}".',
+        hint="Replace the windows that differ with the current contents of the table: rewindow "
+        f"record {name} --reopen --replace; or skip such commits, including the rows that they "
+        f'added: changed_rows = "skip" of stream "{name}".',
     )
 
 
@@ -195,9 +195,10 @@ def _check_plain(name: str, table: Table) -> None:
     hidden = features & {"deletionVectors", "columnMapping", "variantType", "typeWidening"}
     if hidden or table.delta.protocol().min_reader_version == 2:
         raise InputError(
-            f'Delta source of stream "{name}" uses {sorted(hidden or {"columnMapping"})[0]}',
-            detail="Its files alone do not say what its rows are.",
-            hint="Copy it into a table without this feature, or export it to Parquet.",
+            f'Delta source of stream "{name}" cannot be read: it uses the feature '
+            f"{sorted(hidden or {'columnMapping'})[0]}",
+            detail="With this feature, the rows of the table differ from the rows in its files.",
+            hint="Copy the table into one without this feature, or export it to Parquet.",
         )
 
 
@@ -221,11 +222,11 @@ def _active(name: str, table: Table, times: Sequence[str]) -> list[dict[str, Any
             missing.append(path)
     if missing:
         raise InputError(
-            f'Delta source of stream "{name}" lacks {len(missing):,} files that its newest version '
-            f"names: {', '.join(missing[:_SHOWN])}",
-            detail="They were removed although the table needs them; absolute paths are those of "
-            "a shallow clone, whose files belong to another table.",
-            hint=f"Put these files back, then: rewindow record {name}",
+            f'Delta source of stream "{name}" is incomplete: {len(missing):,} files of its newest '
+            f"version do not exist: {', '.join(missing[:_SHOWN])}",
+            detail="The files were removed although the table needs them. Absolute paths belong "
+            "to a shallow clone, whose files are in another table.",
+            hint=f"Restore these files, then: rewindow record {name}",
         )
     return adds
 
@@ -302,9 +303,9 @@ def _commit(name: str, path: Path, version: int) -> Iterator[dict[str, Any]]:
     except FileNotFoundError as error:
         raise InputError(
             f'version {version} of the Delta source of stream "{name}" is no longer in its log',
-            detail="What was added since the last run cannot be told any more.",
-            hint="Record it as a new stream, or keep its log longer than the time between two "
-            "runs.",
+            detail="The rows added since the last run can no longer be determined.",
+            hint="Record the table as a new stream, and keep its log longer than the time between "
+            "two runs.",
         ) from error
     yield from map(json.loads, filter(str.strip, lines))
 
@@ -354,8 +355,8 @@ def _with_zone(name: str, column: str, text: str | None, zone: str | None) -> st
         raise InputError(
             f'partition column "{column}" of the Delta source of stream "{name}" has times without '
             f'a zone, such as "{text}"',
-            detail="They are in the zone of the session that wrote them, which is not in the log.",
-            hint=f'Set that zone in stream "{name}", such as zone = "UTC" or zone = '
+            detail="The zone is that of the session that wrote the times, which is not in the log.",
+            hint=f'Set this zone in stream "{name}", such as zone = "UTC" or zone = '
             '"Europe/Berlin".',
         )
     return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).isoformat()

@@ -73,6 +73,6 @@ def _opened(file: SourceFile) -> Iterator[pa.RecordBatchFileReader]:
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(
             f'source file "{file.name}" cannot be read as Feather: {error}',
-            hint="It must be an Arrow IPC file: no stream, not Feather version 1, not compressed "
-            "as a whole.",
+            hint="The file must be in the Arrow IPC file format, not the stream format or Feather "
+            "version 1, and must not be compressed as a whole.",
         ) from error

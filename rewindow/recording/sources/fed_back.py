@@ -99,15 +99,14 @@ class FedBackSource(FileSource):
         except TableError as error:
             raise InputError(
                 f'source "{ERRORS}{self._table.name}" of stream "{self.name}" is not published',
-                hint="It is the error port of an application, as application.operator.port; "
-                "publish a replay of it "
-                "first. `rewindow streams` lists what is there.",
+                hint="The source must be a published error port, as application.operator.port. "
+                "Publish a replay of the application first. `rewindow streams` lists all streams.",
             ) from error
         if COLUMNS.names[0] not in table.schema.names:
             raise InputError(
-                f'source "{ERRORS}{self._table.name}" of stream "{self.name}" has no error tuples: '
-                "it is no error port",
-                hint="Of an output, record another stream with format delta.",
+                f'source "{ERRORS}{self._table.name}" of stream "{self.name}" has no error '
+                "tuples: it is not an error port",
+                hint='To record an output, use a stream with format = "delta".',
             )
         return table
 
@@ -140,8 +139,8 @@ class FedBackSource(FileSource):
         count = sum(again["n"].to_pylist())
         return new, [
             f"{count:,} error tuples of windows {WindowRange(min(windows), max(windows))} are not "
-            "fed back: others of "
-            "the same windows were, before these were published again"
+            "fed back: error tuples of an earlier publication of these windows were fed back "
+            "before"
         ]
 
     def _arriving(self, new: pa.Table, position: SourcePosition) -> tuple[pa.Table, int]:

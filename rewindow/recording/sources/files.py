@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _LISTED = 10
-_NOT_THERE_YET = "It holds nothing at all. Is whoever writes it done?"
+_NOT_THERE_YET = "Run the command again when the file has been written completely."
 _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
@@ -92,9 +92,7 @@ class FileSource:
         found = select_files(present, position, self.stream)
         empty = [file.name for file in files if not file.size]
         warnings = (
-            [f"{len(empty):,} files of the source hold nothing, such as {empty[0]}"]
-            if empty
-            else []
+            [f"{len(empty):,} files of the source are empty, such as {empty[0]}"] if empty else []
         )
         return SourceContents(
             found.files,
@@ -128,7 +126,7 @@ def _all_empty(place: str, files: Sequence[SourceFile]) -> InputError:
         return InputError(f'source file "{files[0].name}" is empty', hint=_NOT_THERE_YET)
     return InputError(
         f'all {len(files):,} files of source "{place}" are empty',
-        hint="Is whoever writes them done?",
+        hint="Run the command again when the files have been written completely.",
     )
 
 
@@ -184,27 +182,27 @@ def _nothing_at(name: str, source: str, suffixes: Collection[str]) -> InputError
         held = sorted(names_of(path.iterdir()))
         return InputError(
             f'source "{source}" of stream "{name}" is a folder without files of its format',
-            detail=f"No file with the suffix {wanted} is in it. It holds: "
-            f"{', '.join(held[:_LISTED]) or 'nothing'}.",
-            hint="Folders below it are not looked into; a pattern does that, such as "
+            detail=f"No file has the suffix {wanted}. The folder contains: "
+            f"{', '.join(held[:_LISTED]) or 'no files'}.",
+            hint="Subfolders are not searched. To include them, use a pattern, such as "
             "folder/*/*.csv.",
         )
     if path.exists():
         return InputError(
-            f'source "{source}" of stream "{name}" holds no file of its format',
+            f'source "{source}" of stream "{name}" contains no file of its format',
             detail=f"No file with the suffix {wanted} was found.",
         )
     if set(source) & set("*?["):
         return InputError(
-            f'source "{source}" of stream "{name}" is a pattern that no file matches',
-            hint="A relative path counts from the folder of rewindow.toml.",
+            f'source "{source}" of stream "{name}" is a pattern that matches no file',
+            hint="Relative paths are resolved from the folder of rewindow.toml.",
         )
     beside = names_of(path.parent.iterdir()) if path.parent.is_dir() else []
-    where = "" if path.parent.is_dir() else f'There is no folder "{path.parent}". '
+    where = "" if path.parent.is_dir() else f'Folder "{path.parent}" does not exist. '
     return InputError(
-        f'source "{source}" of stream "{name}" is not there',
-        hint=f"{did_you_mean(path.name, beside)}{where}A relative path counts from the folder of "
-        "rewindow.toml.",
+        f'source "{source}" of stream "{name}" does not exist',
+        hint=f"{did_you_mean(path.name, beside)}{where}Relative paths are resolved from the "
+        "folder of rewindow.toml.",
     )
 
 
@@ -213,7 +211,7 @@ def unreadable(path: Path, error: OSError) -> InputError:
     why = os.strerror(error.errno).lower() if error.errno else str(error)
     return InputError(
         f'source file "{path}" cannot be read: {why}',
-        hint=f"Look at its rights: ls -l {path}",
+        hint=f"Check the permissions: ls -l {path}",
     )
 
 
@@ -238,7 +236,7 @@ def _in_package(name: str, source: str, suffixes: Collection[str]) -> Path:
     )
     raise InputError(
         f'file "{inside}" is not in package "{package}" of stream "{name}"',
-        hint=f"It holds: {', '.join(held[:10]) or 'no files of a known format'}.",
+        hint=f"The package contains: {', '.join(held[:10]) or 'no files of a known format'}.",
     )
 
 

@@ -28,9 +28,9 @@ class JsonSource(FileSource):
         """See Source. The settings must name columns, because JSON lines have no types."""
         if self.stream.columns is None:
             raise InputError(
-                f'stream "{self.name}" has a JSON source and no columns',
-                hint='Name them in rewindow.toml, such as columns = "key STRING, amount BIGINT, at '
-                'TIMESTAMP".',
+                f'setting "columns" of stream "{self.name}" is missing: a JSON source needs it',
+                hint='List the columns in rewindow.toml, such as columns = "key STRING, amount '
+                'BIGINT, at TIMESTAMP".',
             )
 
     def scan(

@@ -54,7 +54,7 @@ class OperatorSource(FileSource):
                 self,
                 "begin",
                 "is not set",
-                'Say from when on it is called: begin = "2026-01-01".',
+                'Set the time of the operator\'s first call, such as begin = "2026-01-01".',
             )
         for key in ("begin", "end"):
             if key in self.stream.source_settings:
@@ -117,5 +117,5 @@ class OperatorSource(FileSource):
                 self,
                 key,
                 f'is "{value}", not a time',
-                'Write it in ISO 8601, such as "2026-01-01".',
+                'Write the time in ISO 8601, such as "2026-01-01".',
             ) from error

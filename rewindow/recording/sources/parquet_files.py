@@ -136,6 +136,6 @@ def _opened(file: SourceFile, int96: str = "us") -> Iterator[pq.ParquetFile]:
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(
             f'source file "{file.name}" cannot be read as Parquet: {error}',
-            hint="It must be a whole Parquet file; if it is compressed, as by gzip, it must be "
-            "unpacked first.",
+            hint="The file must be a complete Parquet file. If it was compressed with gzip or "
+            "another tool, decompress it first.",
         ) from error

@@ -64,12 +64,12 @@ def csv_columns(
         raise InputError(
             f'first row of source file "{file.name}" is longer than {_HEAD_CHARACTERS:,} '
             "characters",
-            hint="Is it CSV, with a line for each row?",
+            hint="Check that the file is CSV with one row per line.",
         )
     if not found:
         raise InputError(
             f'source file "{file.name}" is empty',
-            hint="The first row must name the columns.",
+            hint="The first row must contain the column names.",
         )
     if any(map(_DAMAGED.search, found)):
         raise InputError(
@@ -78,8 +78,10 @@ def csv_columns(
         )
     if names is not None and len(names) != len(found):
         raise InputError(
-            f'source file "{file.name}" has {len(found)} columns, {len(names)} are named',
-            hint="A source without header needs all its columns in the stream's columns, in order.",
+            f'source file "{file.name}" has {len(found)} columns, but the setting "columns" has '
+            f"{len(names)}",
+            hint="For a source without a header, list all columns in order in the stream's "
+            "setting columns.",
         )
     return single_names(found) if names is None else list(names)
 
@@ -171,8 +173,8 @@ def csv_rows(
             if "straddling" in str(error):
                 raise InputError(
                     f'source file "{file.name}" has a row longer than {_BLOCK_BYTES >> 20} MB',
-                    hint="Is it CSV, with a line for each row? A quote that is not closed makes "
-                    "one row of all others.",
+                    hint="Check that the file is CSV with one row per line. A quote that is not "
+                    "closed makes one row of all others.",
                 ) from error
             raise InputError(f'source file "{file.name}" cannot be read as CSV: {error}') from error
         yield from _bad_rows(bad, columns)
@@ -240,7 +242,8 @@ def _lines(file: SourceFile, stream: io.BufferedReader) -> Iterator[bytes]:
             raise InputError(
                 f'line {number} of source file "{file.name}" is longer than '
                 f"{_LINE_MAX_BYTES >> 20} MB",
-                hint="Each row is a line of its own, such as an object in JSON lines.",
+                hint="Each row must be on a separate line, such as one object per line in JSON "
+                "lines.",
             )
         yield line
 
@@ -255,7 +258,7 @@ def check_there(file: SourceFile, wanted: Sequence[str], known: Sequence[str]) -
     if missing:
         raise InputError(
             f'column "{missing[0]}" is not in source file "{file.name}"',
-            hint=f"It has: {', '.join(known)}.",
+            hint=f"The file has the columns: {', '.join(known)}.",
         )
 
 

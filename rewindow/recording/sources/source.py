@@ -8,7 +8,7 @@ To add a source, write a module in this folder with a class that implements `Sou
         suffixes = frozenset({".log"})
 
         def scan(self, position, declared, recorded):
-            contents = self.contents(position)     # the files that have not been taken yet
+            contents = self.contents(position)     # the files that have not been read yet
             return replace(contents, columns=["line"], schema=pa.schema([("line", pa.string())]))
 
         def rows(self, contents, part):
@@ -263,8 +263,8 @@ class SourceContents:
             ):
                 raise ResourceError(
                     f'source file "{file.name}" of stream "{stream}" changed while it was read',
-                    detail="Nothing of this run was recorded.",
-                    hint="Run it again when whoever writes the file is done.",
+                    detail="This run recorded no tuples.",
+                    hint="Run the command again when the file is complete.",
                 )
 
 
@@ -381,8 +381,8 @@ def open_source(
     if foreign:
         own = ", ".join(sorted(cls.settings - {"source_settings"})) or "none"
         raise InputError(
-            f'setting "{foreign[0]}" of stream "{name}" means nothing to a source of format {kind}',
-            hint=f"Take it out. Settings of this format: {own}.",
+            f'setting "{foreign[0]}" of stream "{name}" does not apply to sources of format {kind}',
+            hint=f"Remove the setting. Settings of this format: {own}.",
         )
     found = cls(name, stream, place)
     found.check()
@@ -399,7 +399,7 @@ def source_format(name: str, place: str, given: str | None) -> str:
     if given:
         if given.lower() not in known:
             raise InputError(
-                f'format "{given}" of stream "{name}" is unknown, known are {", ".join(known)}'
+                f'format "{given}" of stream "{name}" is unknown: use one of {", ".join(known)}'
             )
         return given.lower()
     path = Path(place)
@@ -412,7 +412,7 @@ def source_format(name: str, place: str, given: str | None) -> str:
     if not told:
         raise InputError(
             f'source "{place}" of stream "{name}" {_untold(path)}',
-            hint=f"Set format to one of {', '.join(known)}.",
+            hint=f"Set the stream's setting format to one of {', '.join(known)}.",
         )
     return told[0]
 
@@ -433,10 +433,10 @@ def _untold(path: Path) -> str:
     name.
     """
     if path.is_dir():
-        return "is a folder without a file that tells its format"
+        return "contains no file with a known suffix, so its format is unknown"
     if path.exists() or set(path.name) & set("*?["):
-        return "does not tell its format by its name"
-    return "is not there, and its name tells no format"
+        return "has no known suffix, so its format is unknown"
+    return "does not exist, and its name has no known suffix"
 
 
 def _told(name: str) -> list[str]:

@@ -55,7 +55,7 @@ def parquet_frame(spark: SparkSession, contents: SourceContents) -> DataFrame | 
     else:
         parts = spark.createDataFrame(_parts(contents, sorted(constants)))
         foreign = F.raise_error(
-            F.concat(F.lit("rows of a file that is no part of the source: "), _PLACE)
+            F.concat(F.lit("rows of a file that is not part of the source: "), _PLACE)
         ).cast("int")
         placed = rows.join(F.broadcast(parts), _PLACE, "left").withColumn(
             FILE,

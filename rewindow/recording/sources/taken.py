@@ -102,7 +102,7 @@ def select_files(
         gone.pop(before or "", None)
     lost = [name for name, taken in gone.items() if taken.waits]
     words = (
-        f"{len(lost)} files are gone from the source in which tuples waited, such as {lost[0]}"
+        f"{len(lost)} files with waiting tuples were removed from the source, such as {lost[0]}"
         if lost
         else ""
     )
@@ -250,8 +250,8 @@ def _words_on_change(file: SourceFile, taken: TakenFile) -> list[str]:
     """Returns warnings about a file whose bytes have changed; none if it may only have grown."""
     if _has_grown(file, taken) if file.lines else file.size > taken.size:
         return []
-    words = f'source file "{file.name}" has changed since it was taken'
-    return [f"{words}; the whole source was read and compared with what is recorded"]
+    words = f'source file "{file.name}" has changed since it was recorded'
+    return [f"{words}; the whole source was read and compared with the recorded tuples"]
 
 
 def _is_same(file: SourceFile, taken: TakenFile) -> bool:

@@ -128,15 +128,15 @@ def _as_type(
         return converted(column, field.type, zone, notes)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         wider = wider_type(field.type, spark_type(column.type))
-        hint = "Write the files with one type."
+        hint = "Write all files with the same type for this column."
         if wider is not None:
             hint = (
-                "Name the stream's columns in its settings, this one with a type for the values "
-                f'of all files: columns = "{in_ddl([field.with_type(wider)])}, ...".'
+                "Declare the stream's columns in its settings, with a type of this column that "
+                f'fits all files: columns = "{in_ddl([field.with_type(wider)])}, ...".'
             )
         raise InputError(
-            f'column "{field.name}" of source file "{file.name}" has type {column.type}, expected '
-            f"{field.type}",
+            f'column "{field.name}" of source file "{file.name}" must have type {field.type}, not '
+            f"{column.type}",
             detail=f"{' '.join(str(error).split())}.",
             hint=hint,
         ) from error

@@ -48,7 +48,7 @@ def class_in_file(source: FileSource, base: type[_Kind], words: str) -> type[_Ki
         number = f'has no {words} "{wanted}"' if wanted else f"has {len(found)} {words}s"
         hint = (
             f"Write a class that derives from rewindow.operators.{base.__name__}. A Generator "
-            'needs format = "generator", an InputOperator needs none.'
+            'needs format = "generator"; an InputOperator needs no format.'
         )
         if found:
             hint = f"Set source_settings.{key} to one of: {', '.join(found)}."
@@ -57,7 +57,7 @@ def class_in_file(source: FileSource, base: type[_Kind], words: str) -> type[_Ki
     columns = getattr(kind, "columns", None)
     if not isinstance(columns, pa.Schema) or kind.arrival not in columns.names:
         raise InputError(
-            f"{words} {wanted} {stream} needs `columns`, a pyarrow schema with the column "
+            f"{words} {wanted} {stream} must declare `columns`, a pyarrow schema with the column "
             f'"{kind.arrival}"'
         )
     return kind  # type: ignore[no-any-return]
@@ -94,8 +94,8 @@ def _module(path: Path, stream: str) -> ModuleType:
     if not path.is_file():
         raise InputError(
             f'source "{path}" {stream} does not exist',
-            hint=f"{did_you_mean(path.name, GENERATORS)}Name a Python file, or a generator with "
-            f'format = "generator": {", ".join(GENERATORS)}.',
+            hint=f"{did_you_mean(path.name, GENERATORS)}Set source to a Python file, or to a "
+            f'generator with format = "generator": {", ".join(GENERATORS)}.',
         )
     name = _module_name(path)
     spec = importlib.util.spec_from_file_location(name, path)
