@@ -1,21 +1,21 @@
-"""Finds the silent stretches of every stream that has an interval, or a section `fill`, and fills
-them; then repairs.
+"""Finds the gaps of every stream that has an interval or a section `fill`, fills them, and then
+repairs published windows.
 
-For each stream, in a group of its own:
+There is a task group for each stream:
 
 | task | does |
 | --- | --- |
-| report_gaps | reports what is missing on both clocks, as a page and as CSV; logs who is silent |
-| plan_filling | plans `filled_<stream>`, or `heartbeat_<stream>`, over what is not filled yet |
-| fill_gaps | one Spark job: data, and timers, or rows with values, where the stream is silent |
-| check_filling | the gate |
-| publish_filling | publishes the output `filled`, or `ticks`: a stream to be read again |
+| report_gaps | reports missing rows, as a page and as CSV; logs the silent keys |
+| plan_filling | plans `filled_<stream>` or `heartbeat_<stream>` for windows not filled yet |
+| fill_gaps | computes the filled rows or the timers, in one Spark job |
+| check_filling | runs the gate |
+| publish_filling | publishes the output `filled` or `ticks`, which others can read |
 
-Behind all of them `repair_windows` looks for late tuples, and for what else has changed in the
-inputs of anything that is published, as `rewindow plan --late` does. With `[airflow] repairs =
-true` it takes late tuples into their windows, and replays, checks and publishes the windows that
-depend on them, downstream too. Without it, its log says which windows these are, why, and the
-commands; nothing is changed.
+After all groups, `repair_windows` searches published windows whose inputs have changed since, for
+example because of late tuples, like `rewindow plan --late`. With `[airflow] repairs = true` it adds
+late tuples to their windows, and replays, checks and publishes all windows that depend on them,
+also those of other applications. Otherwise it changes nothing: its log lists the windows, the
+reasons, and the commands to repair them.
 """
 
 from airflow.sdk import TaskGroup, chain
@@ -32,7 +32,7 @@ from rewindow_airflow import (
 )
 
 with scheduled_dag("fill_heartbeat_gaps", doc_md=__doc__, tags=["heartbeat"]):
-    repairs = repair(trigger_rule="none_failed")  # What has nothing new to fill is skipped.
+    repairs = repair(trigger_rule="none_failed")  # Streams without new windows are skipped.
     for stream, settings in Config.load().streams.items():
         if settings.interval_us or settings.fill is not None:
             with TaskGroup(stream):

@@ -1,15 +1,15 @@
-"""Records what is new in every stream of rewindow.toml, seals its windows and emits the stream's
+"""Records new tuples of every stream of rewindow.toml, seals its windows, and emits the stream's
 asset.
 
-One task a stream. A source that holds nothing new changes nothing. What cannot be taken (malformed,
-late) goes to the quarantine table with its reason, and the task's log counts it. A DAG of
+There is a task for each stream. If a source has nothing new, nothing changes. Malformed and late
+tuples go to the quarantine table with a reason, and the log of the task counts them. A DAG of
 `stream_dag` and `plan_unpublished` (docs/your_airflow.md) runs when a stream has grown, and
-publishes what is new.
+publishes the new windows.
 
-Windows are sealed up to the end of the run's data interval, less the stream's `seal_after`, also
-where the stream was silent. A tuple that the source gets later than that is late: set `seal_after`
-in rewindow.toml to how long your source may lag behind. A stream with `sealed_to` is sealed to that
-time and no further.
+Windows are sealed up to the end of the run's data interval, minus the stream's `seal_after`, even
+if the stream was silent. A tuple that arrives at the source later is late: set `seal_after` in
+rewindow.toml to the time by which your source may lag. A stream with `sealed_to` is sealed up to
+that time only.
 """
 
 from rewindow.settings.config import Config

@@ -1,37 +1,36 @@
-"""Replays an application day by day, in order: today's data, or a past month by a backfill.
+"""Replays an application day by day, in order: the current day, or earlier days by a backfill.
 
     airflow backfill create --dag-id replay_daily --from-date 2013-01-01 --to-date 2013-01-31
 
-With the Airflow of `rewindow up` the command begins with `python -m rewindow.embedded airflow`.
+With the Airflow of `rewindow up`, put `python -m rewindow.embedded` before the command.
 
-The application carries state from window to window, so a day begins only when the run before it, in
-the order of logical dates, has succeeded. A day that fails holds back the days after it until it is
-cleared or marked as success. The day after it waits in `plan_replay` (deferred), the others in the
-queue. When an earlier day is cleared, or started by hand, and needs the slot of a day that waits,
-the later one makes way: its run ends as failed, its log names the earlier run, and it is started
-again by itself as soon as that one has its turn. So the order holds whatever is cleared, and
-whatever way a backfill runs.
+Because an application has state, a day starts only after the previous run, in the order of logical
+dates, has succeeded. A failed day blocks the following days until it is cleared or marked as
+success. The next day waits in `plan_replay` (deferred), all others in the queue. If an earlier day
+is cleared or started by hand, and a waiting day occupies its slot, the run of the waiting day ends
+as failed. Its log names the earlier run, and it is started again automatically when its turn comes.
+So the days stay in order, whichever of them are cleared and however a backfill runs.
 
-With `--reprocess-behavior completed` behind it, a day that was published before is computed and
-published again. A day whose replay was given up (`rewindow abandon`) is planned anew when its run
-is cleared.
+With the option `--reprocess-behavior completed`, days that were already published are computed and
+published again. If the replay of a day was abandoned (`rewindow abandon`), clear its run to plan a
+new one.
 
 | task | does |
 | --- | --- |
-| plan_replay | waits for its turn; plans the recorded windows of the run, skips a run without any |
-| replay_windows | an instance per container; a try resumes after the last committed window |
-| check_windows | window report and quality gate; a day that does not pass stays staged |
+| plan_replay | waits for its turn; plans the recorded windows of the run; skips a run without any |
+| replay_windows | one instance per container; a retry resumes after the last committed window |
+| check_windows | computes the window report and runs the gate; a day that fails stays staged |
 | publish_windows | replaces the day in the published tables |
 
-Windows that are not sealed yet are waited for: plan_replay looks every five minutes (state
-`up_for_reschedule`), which uses up no retry, and fails after a day of it.
+If windows are not sealed yet, plan_replay checks again every five minutes (state
+`up_for_reschedule`), which uses no retry, and fails after a day.
 
-Application and mode are parameters: `--dag-run-conf '{"mode": "at_least_once"}'`. Without one, the
-application is that of `[airflow] application` in rewindow.toml, else the only one there is; with
-two or more, a run that names none fails at its plan. A day before which no state was published is
-warmed up: the application first computes all windows recorded before it. `{"initial_state": true}`
-makes the first day of a backfill begin with the initial state instead; the days after it go on from
-the state before them.
+Application and mode are parameters: `--dag-run-conf '{"mode": "at_least_once"}'`. The default
+application is `[airflow] application` in rewindow.toml, or the only existing one. With two or more
+and no setting, a run that names none fails when it is planned. A day without an earlier published
+state is warmed up: the application first computes all windows that were recorded before the day.
+With `{"initial_state": true}`, the first day of a backfill starts with the initial state instead,
+and the following days continue from it.
 """
 
 from rewindow_airflow import check, interval_dag, plan_interval, publish, replay

@@ -3,9 +3,9 @@
 | task | does |
 | --- | --- |
 | plan_replay | checks the form and plans: windows, inputs' versions, start state |
-| replay_windows | an instance per container; a try resumes after the last committed window |
+| replay_windows | one instance per container; a retry resumes after the last committed window |
 | check_windows | window report and quality gate; a range that does not pass stays staged |
-| approve_publication | waits for a person, if the form says so |
+| approve_publication | waits for the approval of a user, if the form requires it |
 | publish_windows | replaces the range in the published tables |
 
 Fill in the application, the reason and the range: as times (half-open, with a time zone), as

@@ -105,10 +105,10 @@ def with_connection(config: Config, connection: Connection) -> Config:
     extra = connection.extra_dejson
     if extra.get("deploy-mode", "client") != "client":
         raise AirflowFailException(
-            f'connection "{connection.conn_id}" has deploy mode "{extra["deploy-mode"]}", allowed '
-            'is "client"\n'
-            "  Hint: The driver has to run beside the task, whose log and end it shares; remove "
-            "deploy-mode."
+            f'deploy mode of connection "{connection.conn_id}" must be "client", not '
+            f'"{extra["deploy-mode"]}"\n'
+            "  Hint: The driver must run on the machine of the task, which shows its log and stops "
+            "it: remove deploy-mode."
         )
     keys = {
         "queue": "spark.yarn.queue",

@@ -26,7 +26,7 @@ WAIT = timedelta(minutes=5)
 WAITS_MAX = 288
 """Number of waits in a day."""
 GO_ON_WAIT = timedelta(seconds=15)
-"""Shortest time before a task that was told to end is queued again. If it were queued before the
+"""Shortest time before a task that had to end is queued again. If it were queued before the
 executor has reported its end, Airflow would treat it as lost, which costs a try.
 """
 HELD_WAIT = timedelta(minutes=1)

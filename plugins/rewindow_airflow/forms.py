@@ -283,7 +283,7 @@ def _check_range(params: Mapping[str, Any]) -> None:
         InputError: names the fields.
     """
     given_as = params["range_as"]
-    said = f'The form says "{params["range_as"]}".'
+    said = f'The form has "{params["range_as"]}" for the range.'
     fields = {TIMES: ("from_time", "to_time"), WINDOWS: ("first_window", "last_window")}
     for name in fields.get(given_as, ()):
         if params[name] is None:

@@ -189,7 +189,7 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         from rewindow.launcher import read_outcome
 
         attempt = f"Attempt {submission.epoch} of the " if submission.epoch else "The "
-        self.log.info("%s%s begins", attempt, subject)
+        self.log.info("%s%s started", attempt, subject)
         if submission.expected:
             self.log.info("%s", submission.expected)
         self._told = listener = TaskLog(self.log, context["task_state_store"])

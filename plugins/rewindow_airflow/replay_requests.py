@@ -84,9 +84,8 @@ def _said(
     """Returns the remaining part of a requested range, and logs the omitted part."""
     if windows is not None and windows != wanted:
         _log.warning(
-            "%s of the %s windows that were asked for, %s, are left out, since they will never be "
-            "recorded: sealed are "
-            "%s, %s to %s",
+            "%s of the %s requested windows %s are omitted, because they will never be recorded: "
+            "the sealed windows are %s, %s to %s",
             f"{len(wanted) - len(windows):,}",
             f"{len(wanted):,}",
             wanted,
@@ -166,11 +165,10 @@ def _application(config: Config, context: Context) -> str:
     refuse_unknown(params, context["dag"].params)
     if params["application"] is None:
         raise InputError(
-            "the run does not say which application to replay, and there is more than one",
+            "the run names no application, and there is more than one",
             detail=f"Available applications: {', '.join(applications(config))}.",
             hint='Name it for all runs in rewindow.toml, [airflow] application = "NAME", or for '
-            "this one in its "
-            "configuration.",
+            "this run in its configuration.",
         )
     return str(params["application"])
 

@@ -53,7 +53,7 @@ def make_ready(
         password = users[user]
     token = api.login(address, user, password)
     if not api.make_pool(address, token):
-        say(f'pool of Spark tasks was not made: user "{user}" may not, or the login was refused')
+        say(f'cannot create the pool of Spark tasks: user "{user}" may not, or cannot log in')
     if (
         not until(lambda: _dags_known(config, address, token), _DAGS_SECONDS_MAX)
         and not stopping.is_set()

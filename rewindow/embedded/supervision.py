@@ -163,7 +163,7 @@ class Supervisor:
         servers = [component for component in self.components if component.name == API_SERVER]
         self._terminate(excluding(self.components, servers))
         if workers := busy_workers(os.getpid()):
-            logger.info(f"ending {len(workers)} tasks, which go on after the next start")
+            logger.info(f"ending {len(workers)} tasks, which resume after the next start")
             signal_all(workers, signal.SIGTERM)
             wait_until(lambda: not set(workers) & set(busy_workers(os.getpid())), _TASK_SECONDS)
         self._terminate(servers)

@@ -295,7 +295,7 @@ def _properties(name: str, operator: FrameOperator) -> Any:
     except PydanticSerializationError as error:
         raise InputError(
             f'operator "{name}" has a property that cannot be written as JSON: {error}',
-            hint="Say how with a @field_serializer: checkpoints are bound to what it returns.",
+            hint="Add a @field_serializer for it: checkpoints are bound to what it returns.",
         ) from error
 
 

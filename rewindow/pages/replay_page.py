@@ -116,7 +116,7 @@ def _drawn_before(config: Config, replay_id: str, purged: Sequence[str]) -> Loca
         raise TableError(
             f'page of replay "{replay_id}" cannot be drawn: its staged tables are gone',
             detail=f"Purged: {', '.join(purged)}. No page was drawn before.",
-            hint=f"What the ledger kept: rewindow status {replay_id}; or compute it again: "
+            hint=f"To see what the ledger has: rewindow status {replay_id}. To compute it again: "
             f"rewindow replay {row.application} --first {row.first} --last {row.last}",
         )
     return path

@@ -439,8 +439,8 @@ def _cut_application_windows(app: Application, mode: Mode) -> list[str]:
 
 
 def _many_checkpoints(mode: Mode, windows: WindowRange, distance: int) -> list[str]:
-    """Returns a warning if checkpoints divide the range into so many commit groups that committing
-    dominates the time.
+    """Returns a warning if checkpoints divide the range into too many commit groups: commits
+    would take most of the time.
 
     Rules: W42, W55
     """

@@ -78,7 +78,7 @@ def _is_held(path: Path, handle: int, wait: bool) -> bool:
 def _no_lock(path: Path, error: OSError) -> ResourceError:
     return ResourceError(
         f'lock "{path}" cannot be taken',
-        detail=f"The system says: {error.strerror}. Nothing has been changed.",
+        detail=f"Error of the system: {error.strerror}. Nothing has been changed.",
         hint="Check the permissions of its folder and the free disk space; a shared file system "
         "must support flock.",
     )

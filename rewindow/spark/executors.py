@@ -151,6 +151,6 @@ def _said_in_words(python: str) -> Iterator[None]:
         raise RewindowError(
             f'the executors have no Python "{python}"',
             detail="Tuple operators, and functions of the user, run in it.",
-            hint="Install it there, or name one that is there: spark.pyspark.python in "
-            "[spark.conf] of rewindow.toml.",
+            hint="Install it on the workers, or set spark.pyspark.python in [spark.conf] of "
+            "rewindow.toml to an installed one.",
         ) from error

@@ -93,8 +93,7 @@ def check_limits(heap: str) -> None:
         raise ResourceError(
             f"limit of {space / 2**20:.0f} MB of address space is too low, Java needs "
             f"{needed / 2**20:.0f} MB",
-            detail=f"That is the heap, spark.driver_memory = {heap}, and what Java reserves beside "
-            "it.",
+            detail=f"This is the heap (spark.driver_memory = {heap}) and the other memory of Java.",
             hint="Lift the limit (ulimit -v unlimited), or set a smaller spark.driver_memory.",
         )
 

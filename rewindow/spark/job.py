@@ -49,7 +49,7 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
     except KeyboardInterrupt:
         stopped = Interrupted(
             "stopped by the user",
-            detail="What was committed is kept.",
+            detail="Committed windows are kept.",
             hint="Run it again to continue.",
         )
         outcome = {
