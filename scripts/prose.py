@@ -145,7 +145,7 @@ def check(root: Path) -> list[str]:
             hint = f"Write instead: {instead.get(pattern, '')}. See all with --list {pattern}."
             wrong.append(f"  Hint: {hint}")
     if is_lower:
-        wrong.append("prose has fewer hits than the baseline")
+        wrong.append("prose has fewer hits than the baseline, in this or an earlier change")
         wrong.append("  Hint: Run `python scripts/prose.py --write` and commit the baseline.")
     return wrong
 

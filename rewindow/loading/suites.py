@@ -292,6 +292,12 @@ def _measures(suite: str, meta: Mapping[str, Any]) -> Iterable[Measure]:
         for name, value in (meta.get(section) or {}).items():
             if not _NAME.fullmatch(name):
                 raise GateError(f'measure "{name}" of suite "{suite}" is not a column name')
+            if name in COLUMNS:
+                raise GateError(
+                    f'measure "{name}" of suite "{suite}" has the name of a column of the window '
+                    "report",
+                    hint="Give it another name, or remove it and check the column.",
+                )
             entry = {"sql": value} if isinstance(value, str) else value
             if not isinstance(entry, dict) or not entry.get("sql"):
                 raise GateError(f'measure "{name}" of suite "{suite}" has no SQL')

@@ -364,7 +364,7 @@ class _Report:
             self.measured[measure.name] = self._spread(values, index[taken], measure)
 
     def add_row_measure(self, measure: Measure) -> None:
-        """Adds a measure that is a query over several windows, over the rows that readers see."""
+        """Adds a row measure: a query over the rows that readers see."""
         several = bool(self.columns["repeated"].any() or not self.sealed.all())
         inputs = {stream: self._input(measure, stream) for stream in measure.inputs}
         missing = {name: entry.missing for name, entry in inputs.items()}
@@ -440,10 +440,6 @@ class _Report:
             **{name: pa.array(self.columns[name], pa.int64()) for name in names},
         }
         for measure in measures:
-            if measure.name in columns:
-                raise GateError(
-                    f'measure "{measure.name}" has the name of a column of the window report'
-                )
             columns[measure.name] = self.measured[measure.name]
         return pa.table(columns)
 

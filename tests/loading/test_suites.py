@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from rewindow.errors import GateError
 from rewindow.loading.suites import (
+    COLUMNS,
     EVERY_OUTPUT,
     canonical,
     check_id,
@@ -108,6 +110,10 @@ def test_missing_ids_are_generated_for_a_hand_written_suite(tmp_path: Path) -> N
             'measure "a b"',
         ),
         (
+            {"name": "mine", "expectations": [GOOD], "meta": {"measures": {"lost": "1"}}},
+            'measure "lost" of suite "mine" has the name of a column of the window report',
+        ),
+        (
             {"name": "mine", "expectations": [GOOD], "meta": {"measures": {"a": {}}}},
             'measure "a" .* has no SQL',
         ),
@@ -125,3 +131,9 @@ def test_missing_suite_error_lists_the_existing_ones() -> None:
     with pytest.raises(GateError, match='suite "delay" has no file') as error:
         read_suite(PROJECT, "delay")
     assert "delays, every_output" in error.value.detail
+
+
+def test_readme_lists_the_columns_of_the_window_report() -> None:
+    text = (PROJECT / "README.md").read_text().partition("The columns are those of the")[2]
+    listed = re.findall(r"`([a-z_]+)`", text.partition("A column that does not apply")[0])
+    assert sorted(listed) == sorted(COLUMNS)

@@ -198,7 +198,6 @@ def test_row_measures_use_only_the_attempt_that_readers_see(staged: StagedReplay
             ),
             'refers to input "weather", which does not exist',
         ),
-        (Measure("lost", "count(*)"), "has the name of a column of the window report"),
     ],
 )
 def test_measure_that_cannot_be_computed_is_named(
