@@ -228,10 +228,10 @@ def _states(
     # The row without an operator only marks the window as saved.
     rows = rows.filter(pc.not_equal(rows["operator"], ""))
     subfolder = f"{made.attempt}-{plan.last}"
-    brought = stored.brought(
+    copied = stored.copy_states(
         rows,
         source,
         root / CHECKPOINTS,
         place=subfolder,
     )
-    return stored.as_checkpoint(brought, made, mark=len(plan.range))
+    return stored.as_checkpoint(copied, made, mark=len(plan.range))

@@ -99,7 +99,7 @@ def _base(plan: Plan, app: Application, folder: Location, beside: Location) -> S
         return {name: operator.initial_state() for name, operator in stateful.items()}
     table = Table.open(plan.start.table(folder), plan.start.version)
     rows = stored.rows_at(table, plan.start.warm_up_first - 1)  # type: ignore[operator]
-    rows = stored.brought(rows, table.path, beside, place=stored.START)
+    rows = stored.copy_states(rows, table.path, beside, place=stored.START)
     return {
         row["operator"]: stored.decode(row, beside) for row in rows.to_pylist() if row["operator"]
     }

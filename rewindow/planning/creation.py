@@ -119,10 +119,10 @@ def _start_rows(config: Config, plan: Plan, app: Application, table: Location) -
         rows = stored.rows_at(source, plan.start.window)
         if plan.container:
             rows = rows.filter(pc.is_in(rows["operator"], pa.array(stateful_operators(app))))
-        brought = stored.as_checkpoint(
-            stored.brought(rows, source.path, table, place=stored.START), provenance
+        copied = stored.as_checkpoint(
+            stored.copy_states(rows, source.path, table, place=stored.START), provenance
         )
-        return _migrated(config, app, brought, table=table, made=provenance)
+        return _migrated(config, app, copied, table=table, made=provenance)
     stateful = stateful_operators(app)
     folder = folder_of(table)
     states = {}

@@ -217,7 +217,7 @@ class Publisher:
         kind = kind_of(name)
         if kind is Kind.CHECKPOINTS:
             rows = checkpoint_rows(replay.checkpoints, windows=publication.details.checkpoints)
-            rows = stored.brought(
+            rows = stored.copy_states(
                 rows,
                 replay.checkpoints.path,
                 self.config.stream_table(name),

@@ -151,8 +151,8 @@ def table_preview(
     windows = staged.plan.range
     reason = reason_to_publish_with_spark(config, name, windows)
     every = staged.table.files(windows.first, windows.last)
-    brought = _Brought(_rows(staged), files.whole, _rows(files.rows), every=every)
-    expected = _expected(config, name, windows, reason, brought)
+    new = _NewRows(_rows(staged), files.whole, _rows(files.rows), every=every)
+    expected = _expected(config, name, windows, reason, new)
     if reason or not Table.exists(config.stream_table(name)):
         return expected
     joined = files_to_join(open_published(config, name), windows)
@@ -199,11 +199,11 @@ def undo_preview(
         seals = open_published(config, windows_name(name), piece.version)
         rows += pc.sum(read_seals(seals, piece.windows)["tuples"]).as_py() or 0
     reason = reason_to_put_back_with_spark(config, name, windows, pieces=pieces[name])
-    return _expected(config, name, windows, reason, _Brought(rows, whole, written, every=every))
+    return _expected(config, name, windows, reason, _NewRows(rows, whole, written, every=every))
 
 
 @dataclass(frozen=True)
-class _Brought:
+class _NewRows:
     """The source of a publication or undo: count of rows, files that are used completely, rows of
     other files, and all files that are read.
     """
@@ -219,16 +219,16 @@ def _expected(
     name: str,
     windows: WindowRange,
     reason: str,
-    brought: _Brought,
+    new: _NewRows,
 ) -> TablePreview:
     """Returns the effect on a table whose range is replaced; with Spark if there is a reason for
     it.
     """
     removed, cut = _replaced(config, name, windows)
-    rows = brought.rows
-    left = brought.written
-    whole = brought.whole
-    every = total_size(brought.every)
+    rows = new.rows
+    left = new.written
+    whole = new.whole
+    every = total_size(new.every)
     linked = total_size(whole)
     if reason:
         seconds = rows / _SPARK_ROWS_PER_S

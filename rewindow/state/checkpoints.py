@@ -354,7 +354,7 @@ def stored_rows(table: Log) -> Iterable[pa.Table]:
     return _parts(table, SCHEMA.names)
 
 
-def brought(
+def copy_states(
     rows: pa.Table,
     source: Location,
     target: Location,
