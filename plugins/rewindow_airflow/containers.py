@@ -61,8 +61,8 @@ def wait_for_upstream(config: Config, replay_id: str, context: Context, log: Any
             raise AirflowFailException(
                 f'container "{one.name}" of replay "{whole}" has not ended, and its instance '
                 f"{number} of task {task} is {state}\n"
-                f"  Hint: Mend what failed there, then clear task {task} with all its instances: "
-                "those that are done end at once."
+                f"  Hint: Correct the cause, then clear task {task} with all its instances: "
+                "completed ones end immediately."
             )
     log.info("Waiting for the containers: %s", ", ".join(missing))
     is_quick = context.get("task_reschedule_count", 0) < _QUICK_WAITS

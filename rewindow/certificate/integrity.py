@@ -173,8 +173,8 @@ def _leaves_out(info: dict[str, Any]) -> bool:
 
 
 def _file_doubts(table: Table, file: DataFile, written: Written) -> list[Doubt]:
-    """Returns doubts about a file: it is missing, its size differs, its checksum differs, or it was
-    changed and has no known checksum.
+    """Returns what is wrong with a file: it is missing, has another size or checksum, or
+    was changed and has no known checksum.
     """
     path = location(file.path)
     name = location(file.path).name

@@ -228,7 +228,7 @@ def check_seals(rows: pa.Table, windows: Table, table_id: str | None = None) -> 
     )
     if foreign.num_rows:
         raise TableError(
-            f'seals of stream "{stream}" refer to another table than the current one',
+            f'seals of stream "{stream}" belong to a table that was replaced',
             detail=f"Window {foreign['window_id'][0]} was sealed in table "
             f"{foreign['table_id'][0]}, but the current table is {table_id}: it was deleted and "
             "created again.",

@@ -95,9 +95,7 @@ class CutFile:
 
 
 class CutFiles(dict[str, CutFile]):
-    """The files of an application by the names of their modules, with the code that each one
-    reaches.
-    """
+    """The files of an application by module name, and the code that each file can call."""
 
     def reached(self, start: Step) -> list[str]:
         """Returns the texts of the reached code, and the names that it imports from elsewhere.

@@ -365,8 +365,8 @@ def _of_values(
     values: Sequence[Any],
     own: str | None,
 ) -> Column:
-    """Returns a column of typed values: those of JSON, or those of a Parquet file, which keep their
-    type.
+    """Returns the description of a column with typed values, from JSON or Parquet; it keeps
+    its type.
     """
     there = present(values)
     if own is None and not there:

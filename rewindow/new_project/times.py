@@ -132,7 +132,7 @@ def text_times(
     values: Sequence[str | None],
     meant: Sequence[str],
 ) -> Times | None:
-    """Returns a column of texts as times; None if they are not times.
+    """Parses a column of text as times; returns None if it has other values.
 
     Args:
         name: name of the column.

@@ -30,8 +30,8 @@ end."""
 
 
 def saved_states(checkpoints: Table) -> dict[int, str]:
-    """Returns window to state digest for every checkpoint of a replay, including its start state;
-    for several attempts that of the newest.
+    """Returns the state digest of every checkpoint of a replay by its window, including the
+    start state. If several attempts saved a window, the newest counts.
 
     The checkpoints of a warm-up are before the range and not part of the replay's results.
     """
@@ -70,7 +70,7 @@ def kept_checkpoints(plan: Plan, saved: Iterable[int], windows: WindowRange) -> 
 
 
 def checkpoint_rows(checkpoints: Table, windows: Iterable[int]) -> pa.Table:
-    """Returns the stored rows of a replay's checkpoints at some windows, including states."""
+    """Returns the rows of a table of checkpoints for the given windows, including states."""
     listed = ", ".join(map(str, windows))
     rows = query(f"select * from c where window_id in ({listed})", c=checkpoints).select(
         stored.SCHEMA.names

@@ -29,7 +29,7 @@ def read_published(
     """
     if not isinstance(application, str):
         raise InputError(
-            f"application {application!r} is not a text",
+            f"application must be a name, not {application!r}",
             hint='Name one application, such as project.read_published("alarms").',
         )
     ledger = Ledger.open(config.ledger_url)

@@ -48,7 +48,7 @@ class StagedOutput:
 
     @property
     def stream_schema(self) -> pa.Schema:
-        """The columns of its rows in a published stream."""
+        """The columns of the published stream."""
         return self.as_stream(
             self.table.schema.empty_table().select(["window_id", *self.events.names])
         ).schema

@@ -507,7 +507,7 @@ class _Report:
             what = f"measures {names} of output" if measures else "output"
             raise GateError(
                 f'{what} "{self.output.name}" cannot be computed: {refusal(error)}',
-                hint=f"Measures are SQL of DataFusion over the output's columns; see {HOW_TO}.",
+                hint=f"A measure is SQL of DataFusion over the output's columns; see {HOW_TO}.",
             ) from error
 
 

@@ -149,8 +149,8 @@ class StopRequest:
 
 
 def _write(outcome: dict[str, Any]) -> bool:
-    """Writes the outcome file and returns whether a launcher waits for one, which then reports its
-    content.
+    """Writes the outcome file, if a launcher waits for it; returns whether it does. The
+    launcher then reports the outcome.
     """
     path = os.environ.get(OUTCOME_VARIABLE)
     if not path:

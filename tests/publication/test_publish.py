@@ -346,7 +346,7 @@ def test_pinned_publication_is_readable_until_its_files_are_vacuumed(config: Con
     with pytest.raises(InputError, match='application "app.ranks" is not published') as error:
         read_published(config, "app.ranks")
     assert 'pass its application, "app", and use the output "ranks"' in error.value.hint
-    with pytest.raises(InputError, match="is not a text"):
+    with pytest.raises(InputError, match="application must be a name"):
         read_published(config, ["app.ranks"])  # type: ignore[arg-type]
     table = Table.open(config.stream_table("app.ranks"))
     table.delta.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)

@@ -265,8 +265,8 @@ class SplitLate(EventTimeOperator):
         counted = matching_names(self.key_by, ("stream", *dict(_COUNTED)))
         if counted:
             raise ValueError(
-                f"key_by cannot be {', '.join(counted)}: the port counts has a column with this "
-                "name; rename it upstream"
+                f"key_by cannot be {', '.join(counted)}: the output port `counts` has a column "
+                "with this name; rename it upstream"
             )
         return self
 

@@ -137,7 +137,7 @@ def first_result(window: Column, context: OperatorContext) -> Column:
 
 
 def last_result(window: Column, context: OperatorContext) -> Column:
-    """Returns the window with the last result that a tuple of a window is part of."""
+    """Returns the window in which the last result that includes a tuple is emitted."""
     windowing: Windowing = context.windowing
     if windowing.slide is None:
         return first_result(window, context)
