@@ -101,7 +101,7 @@ def test_end_row_is_not_a_window(windows: Table, data: Table) -> None:
 
 def test_seals_are_read_for_one_range_and_one_table_id(windows: Table, data: Table) -> None:
     assert read_seals(windows, WindowRange(8, 20), table_id=data.id)["tuples"].to_pylist() == [0, 1]
-    with pytest.raises(TableError, match="refer to another table"):
+    with pytest.raises(TableError, match="belong to a table that was replaced"):
         read_seals(windows, table_id="another")
 
 
@@ -132,7 +132,7 @@ def test_sealed_windows_equal_the_seals_for_any_number_of_parts(
         monkeypatch.setattr("rewindow.facts.seals._PART", size)
         ids, tuples = sealed_windows(seals, WindowRange(4, 8), table_id=data.id)
         assert (ids.tolist(), tuples) == ([5, 7, 8], 6)
-        with pytest.raises(TableError, match="refer to another table"):
+        with pytest.raises(TableError, match="belong to a table that was replaced"):
             sealed_windows(seals, WindowRange(4, 8), table_id="another")
     assert sealed_windows(seals, WindowRange(20, 30))[0].tolist() == []
     damaged = (
