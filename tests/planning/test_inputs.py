@@ -144,7 +144,7 @@ def test_seals_of_another_table_are_rejected(project: Project) -> None:
     schema = Table.open(path).schema
     shutil.rmtree(path)
     create_table(path, schema, format_property(TableKind.STREAM))
-    with pytest.raises(TableError, match="refer to another table"):
+    with pytest.raises(TableError, match="belong to a table that was replaced"):
         draft_plan(project.config, request())
 
 
