@@ -158,7 +158,11 @@ def in_warehouse(warehouse: psycopg.Connection[Any]) -> Counter[tuple[Any, ...]]
 
 @pytest.mark.parametrize(
     "statements",
-    [(7, 12), pytest.param((1, 3, 6, 7, 8, 9, 10, 11, 12, 15), marks=pytest.mark.long)],
+    [
+        (7, 12),
+        pytest.param((1, 6, 9, 11, 15), marks=pytest.mark.long),
+        pytest.param((1, 3, 6, 7, 8, 9, 10, 11, 12, 15), marks=pytest.mark.exhaustive),
+    ],
 )
 def test_window_is_stored_once_if_the_process_is_killed(
     statements: tuple[int, ...], config: Config, warehouse: psycopg.Connection[Any]
@@ -171,7 +175,11 @@ def test_window_is_stored_once_if_the_process_is_killed(
 
 @pytest.mark.parametrize(
     "statements",
-    [(5, 9, 12), pytest.param(range(1, 40), marks=pytest.mark.long)],
+    [
+        (5, 9, 12),
+        pytest.param(range(1, 40, 3), marks=pytest.mark.long),
+        pytest.param(range(1, 40), marks=pytest.mark.exhaustive),
+    ],
 )
 def test_window_is_stored_once_if_the_connection_is_lost(
     statements: Sequence[int],

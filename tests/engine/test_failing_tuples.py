@@ -188,8 +188,15 @@ def test_at_most_once_loses_the_group_of_a_failing_tuple(project: Project) -> No
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["tuples", "frames"])
-@pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize(
+    ("mode", "kind"),
+    [
+        ("exactly_once", "frames"),
+        ("at_least_once", "tuples"),
+        pytest.param("exactly_once", "tuples", marks=pytest.mark.exhaustive),
+        pytest.param("at_least_once", "frames", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_killed_attempts_find_the_same_failing_tuples(
     mode: str,
     kind: str,

@@ -138,7 +138,7 @@ def notes_by_operator(file: Path) -> dict[str, list[str]]:
 
 QUICK = (8,)
 """Seeds of `make test`, since a graph takes seconds."""
-LONG = (0, 1, 2, 4, 15)
+LONG = (1, 15)
 
 
 @pytest.mark.parametrize(

@@ -63,13 +63,19 @@ def frame_of(spark: SparkSession, kind: str, extreme: int | None) -> DataFrame:
     return frame.selectExpr("key", "name", at, "timestamp_seconds(s) AS arrived_at", "offset", "v")
 
 
-FEW = ("TIMESTAMP most", "us least")
+MARKS: dict[str, Any] = {
+    "TIMESTAMP most": (),
+    "us least": (),
+    "s most": pytest.mark.long,
+    "ms least": pytest.mark.long,
+}
+"""Every kind of column once; `make test-all` has each of them with both ends."""
 EXTREMES = [
     pytest.param(
         kind,
         value,
         id=f"{kind} {name}",
-        marks=[] if f"{kind} {name}" in FEW else [pytest.mark.long],
+        marks=MARKS.get(f"{kind} {name}", pytest.mark.exhaustive),
     )
     for kind in ("TIMESTAMP", *UNITS)
     for name, value in (("least", LEAST), ("most", MOST))

@@ -47,15 +47,10 @@ PIECES = 6
 GROUPS = 3
 RECORDINGS = 30
 DRAWS = pytest.mark.parametrize(
-    "draw",
-    [
-        0,
-        pytest.param(1, marks=pytest.mark.long),
-        pytest.param(2, marks=pytest.mark.exhaustive),
-        pytest.param(3, marks=pytest.mark.exhaustive),
-    ],
+    "draw", [0, *(pytest.param(draw, marks=pytest.mark.exhaustive) for draw in (1, 2, 3))]
 )
-"""Several settings in each run: one setting leaves most modes untested."""
+"""Each draw has other settings, and every run other draws: one setting leaves most modes untested.
+"""
 WIDTH_US = 1_000
 PIECE_US = END_US // PIECES
 MERGING = {

@@ -30,7 +30,8 @@ UNIT_US = 250
 END_US = 24_000
 CASES = 270
 DRAWS = pytest.mark.parametrize(
-    "draw", [0, *(pytest.param(draw, marks=pytest.mark.long) for draw in (1, 2))]
+    "draw",
+    [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.exhaustive)],
 )
 """Several settings in each run: one setting leaves most modes untested."""
 Case = list[Arrival]

@@ -41,7 +41,23 @@ SECOND = FIRST + 2
 """First window of the second group, in which executors are killed; the first ends at a checkpoint.
 """
 SECOND_GROUP = set(range(SECOND, SECOND + GROUP))
+LAST = FIRST + 4 * GROUP - 1
+"""Groups follow the ones in which executors are killed."""
 pytestmark = [pytest.mark.recovery_matrix, pytest.mark.jvm]
+
+
+@pytest.fixture(scope="module")
+def baseline(project: Project, spark: SparkSession) -> Plan:
+    """An undisturbed replay of the windows that are replayed on the cluster."""
+    plan = project.plan("on_cluster", "exactly_once", group_windows=100, last=LAST)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(projects, "run", jobs_here(spark))
+        project.attempts("on_cluster", [])
+    return plan
+
+
+def plan_noted(project: Project, name: str, mode: str) -> Plan:
+    return project.plan_of("noted", name, mode, last=LAST)
 
 
 @pytest.fixture
@@ -174,7 +190,7 @@ def test_group_whose_finished_task_ran_again_is_lost_in_at_most_once(
     check_lost: Check,
 ) -> None:
     name = "executor_killed"
-    plan = on_cluster.plan_of("noted", name, "at_most_once")
+    plan = plan_noted(on_cluster, name, "at_most_once")
     (notes / f"hold-{SECOND}-1").touch()
     ended = in_background(lambda: on_cluster.attempt(name))
     until((notes / f"{SECOND}-1.1").exists, "the task that waits", ended)
@@ -205,7 +221,7 @@ def test_group_whose_finished_stage_ran_again_is_lost_in_at_most_once(
     # and without a failed one.
     name = "finished_stage"
     on_cluster.config.spark.conf["spark.sql.adaptive.enabled"] = "true"
-    plan = on_cluster.plan_of("noted", name, "at_most_once")
+    plan = plan_noted(on_cluster, name, "at_most_once")
     (notes / f"hold-{SECOND}-late").touch()
     ended = in_background(lambda: on_cluster.attempt(name))
     until((notes / f"{SECOND}-late.1").exists, "the task that waits", ended)
@@ -235,7 +251,7 @@ def test_group_whose_running_task_ran_again_is_lost_in_at_most_once(
     check_lost: Check,
 ) -> None:
     name = "worker_killed"
-    plan = on_cluster.plan_of("noted", name, "at_most_once")
+    plan = plan_noted(on_cluster, name, "at_most_once")
     for part in (0, 1):
         (notes / f"hold-{SECOND}-{part}").touch()
     ended = in_background(lambda: on_cluster.attempt(name))
@@ -258,7 +274,7 @@ def test_tuple_operator_is_not_started_again_in_at_most_once(
     check_lost: Check,
 ) -> None:
     name = "tuple_worker_killed"
-    plan = on_cluster.plan_of("noted", name, "at_most_once")
+    plan = plan_noted(on_cluster, name, "at_most_once")
     (notes / f"hold-{SECOND}-pass").touch()
     ended = in_background(lambda: on_cluster.attempt(name))
     until((notes / f"{SECOND}-pass.1").exists, "the task of the tuple operator", ended)
@@ -276,7 +292,7 @@ def test_exactly_once_repeats_the_task_of_a_killed_worker(
     baseline: Plan,
 ) -> None:
     name = "worker_killed_exactly_once"
-    plan = on_cluster.plan_of("noted", name, "exactly_once")
+    plan = plan_noted(on_cluster, name, "exactly_once")
     (notes / f"hold-{SECOND}-pass").touch()
     ended = in_background(lambda: on_cluster.attempt(name))
     until((notes / f"{SECOND}-pass.1").exists, "the task of the tuple operator", ended)
@@ -302,7 +318,7 @@ def test_replay_rejects_a_worker_with_its_own_state_folder_and_resume_completes(
     if not may_mount(Path(tmp_path)):
         pytest.skip("this user may not have mounts of its own (unshare --mount)")
     name = f"own_folder_{when.partition(' ')[0]}"
-    plan = on_cluster.plan_of("noted", name, "exactly_once")
+    plan = plan_noted(on_cluster, name, "exactly_once")
     shared = on_cluster.config.replay_root(name).parent
     own = Path(tmp_path) / "replays"
     started.start_worker(HOSTS[0], [])

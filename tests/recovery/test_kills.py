@@ -1,8 +1,8 @@
 """Real processes, real SIGKILL: each mode keeps its promise wherever an attempt dies.
 
 Every scenario is a chain: each attempt dies at its own step, the last one ends. `make test` runs
-one short chain, `make test-recovery` every step in every mode and the stranger accidents, `make
-test-all` every step by itself and every pair of kills. What is drawn at random follows the seed
+one short chain, `make test-recovery` every step in every mode and the stranger accidents (some steps
+of two modes in this process), `make test-all` every step by itself and every pair of kills. What is drawn at random follows the seed
 that pytest prints (`ARGS="--randomly-seed=N"`). Where a claim is about what the next attempt makes
 of the tables, not about processes, attempts run and die in this process.
 """
@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -79,20 +80,36 @@ def test_exactly_once_keeps_its_promise_through_a_kill(project: Project, baselin
 
 
 @pytest.mark.recovery_matrix
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("number", range(len(CHAINS)))
+@pytest.mark.parametrize(
+    ("number", "mode", "how"),
+    [
+        (0, "exactly_once", "real"),
+        (1, "exactly_once", "real"),
+        (0, "at_least_once", "real"),
+        (1, "at_least_once", "here"),
+        (0, "at_most_once", "here"),
+        (1, "at_most_once", "real"),
+        pytest.param(1, "at_least_once", "real", marks=pytest.mark.exhaustive),
+        pytest.param(0, "at_most_once", "real", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_promise_is_kept_through_kills_at_every_step(
     number: int,
     mode: str,
+    how: str,
     project: Project,
     baseline: Plan,
     monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     # Rules: R48 to R50
+    # Two modes share the chains of real processes; what is left of them runs in this process.
+    if how == "here":
+        request.getfixturevalue("here")
     # The state is stored in checkpoint cells in one chain and in files in another.
     if number:
         monkeypatch.setenv("REWINDOW_REPLAY__INLINE_STATE_BYTES", "0")
-    name = f"chain_{number}_{mode}"
+    name = f"chain_{number}_{mode}_{how}"
     plan = project.plan(name, mode)
     in_a_group = [
         step for step in RECOVERING if step is not Step.JOINED
@@ -282,6 +299,18 @@ def test_damaged_checkpoint_falls_back_to_an_older_one(
     check_promise(project.config, plan, baseline)
 
 
+def _each_part_and_mode_once() -> list[Any]:
+    """Returns every part with every mode: each of them once by `make test-recovery`, all pairs by
+    `make test-all`.
+    """
+    chosen = {"sums": "at_least_once", "totals": "exactly_once", "state": "at_most_once"}
+    return [
+        pytest.param(written, mode, marks=() if chosen[written] == mode else pytest.mark.exhaustive)
+        for written in chosen
+        for mode in MODES
+    ]
+
+
 @pytest.mark.recovery_matrix
 @pytest.mark.usefixtures("here")
 def test_missing_checkpoints_are_a_named_error_and_nothing_is_lost(
@@ -300,8 +329,7 @@ def test_missing_checkpoints_are_a_named_error_and_nothing_is_lost(
 
 @pytest.mark.recovery_matrix
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("written", ["sums", "totals", "state"])
+@pytest.mark.parametrize(("written", "mode"), _each_part_and_mode_once())
 def test_attempt_that_loses_a_part_file_commits_nothing_of_its_group(
     written: str,
     mode: str,
