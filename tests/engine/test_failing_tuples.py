@@ -238,6 +238,7 @@ def test_quarantined_tuple_stays_out_of_windows_that_are_computed_again(
     assert sorted(wrote.to_pylist()) == attempts
 
 
+@pytest.mark.long
 def test_warm_up_leaves_failing_tuples_out(project: Project) -> None:
     # The tuple is in window 1009, and a group of the warm-up follows its own.
     first = FIRST + 15

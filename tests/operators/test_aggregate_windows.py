@@ -135,12 +135,20 @@ def properties_of(windows: AnyWindows) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name != "sampling"}
 
 
+def _marks(shape: str, ends: bool) -> Any:
+    """Every shape runs once, half of them to the end of the recording; the sliding windows of `make
+    test` and `make test-long` do both.
+    """
+    if shape == "sliding":
+        return () if ends else pytest.mark.long
+    does_end = list(SHAPES).index(shape) % 2 == 0
+    return pytest.mark.long if ends == does_end else pytest.mark.exhaustive
+
+
 @pytest.mark.parametrize(
     ("shape", "ends"),
     [
-        (shape, ends)
-        if shape == "sliding" and ends
-        else pytest.param(shape, ends, marks=pytest.mark.long)
+        pytest.param(shape, ends, marks=_marks(shape, ends))
         for shape in SHAPES
         for ends in (True, False)
     ],

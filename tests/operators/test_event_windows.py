@@ -165,6 +165,7 @@ def in_groups(
     return results
 
 
+@pytest.mark.long
 @DRAWS
 def test_windows_equal_a_state_machine_for_every_cut(spark: SparkSession, draw: int) -> None:
     # Rules: E27, E28, E30, E32, E42, E44, E45, E63, X34 to X37

@@ -174,7 +174,10 @@ def test_three_modes_keep_their_promises_when_real_processes_are_killed(
 
 @pytest.mark.parametrize(
     "crash",
-    [pytest.param("", marks=pytest.mark.long), "lossy/started:2@1"],
+    [
+        pytest.param("", marks=pytest.mark.exhaustive),
+        pytest.param("lossy/started:2@1", marks=pytest.mark.long),
+    ],
     ids=["undisturbed", "killed"],
 )
 def test_containers_that_do_not_read_each_other_run_at_the_same_time(

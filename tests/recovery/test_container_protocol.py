@@ -7,7 +7,7 @@ import pytest
 from tests.recovery.container_simulation import RULES, run
 
 RUNS = 40
-RUNS_MORE = 240
+RUNS_MORE = 140
 RUNS_MANY = 600
 SEEDS_MAX = 2000
 FIRST_SEED = {

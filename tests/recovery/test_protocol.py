@@ -8,7 +8,7 @@ from rewindow.application import MODES, Mode
 from tests.recovery.simulation import run
 
 RUNS = 60
-RUNS_MORE = 800
+RUNS_MORE = 400
 RUNS_MANY = 2000
 RULES = [
     (Mode.EXACTLY_ONCE, "compare and set"),

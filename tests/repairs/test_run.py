@@ -128,7 +128,7 @@ def test_replay_killed_before_it_had_a_process_is_resumed_after_the_start_timeou
 
 
 @pytest.mark.jvm
-@pytest.mark.recovery_matrix
+@pytest.mark.exhaustive  # in real processes, as the next test in this one
 def test_repair_of_a_late_tuple_equals_a_computation_from_scratch(tmp_path: Path) -> None:
     config = make_project(tmp_path).config
     replay(config, "totals", replay_id="before")
