@@ -218,7 +218,7 @@ def airflow(project: Config) -> Iterator[LiveAirflow]:
 @pytest.mark.parametrize(
     ("dag", "marked"),
     [
-        pytest.param("days", range(8, 20), marks=pytest.mark.recovery_matrix),
+        ("days", range(8, 20)),
         pytest.param("every_day", (), marks=pytest.mark.exhaustive),
     ],
 )
@@ -260,7 +260,6 @@ def test_cleared_day_runs_and_twenty_later_ones_follow_in_order(
     airflow.until(lambda: set(airflow.runs(dag).values()) == {"success"}, "all runs have ended")
 
 
-@pytest.mark.recovery_matrix
 def test_backfill_continues_in_order_after_its_first_day_was_cleared(
     airflow: LiveAirflow,
     project: Config,
@@ -421,7 +420,6 @@ def test_task_ended_by_rewindow_down_resumes_in_the_same_try(
     assert instance_of(airflow, "told_to_end")["try_number"] == 1
 
 
-@pytest.mark.recovery_matrix
 def test_containers_of_a_replay_are_instances_of_one_task(
     airflow: LiveAirflow,
     project: Config,
@@ -476,7 +474,6 @@ def instance_of(airflow: LiveAirflow, dag: str) -> dict[str, object]:
     return dict(instance)
 
 
-@pytest.mark.recovery_matrix
 def test_task_outlives_the_scheduler_that_started_it(airflow: LiveAirflow, project: Config) -> None:
     trigger(airflow, "long", START)
     airflow.until(lambda: len(list(project.root.glob("long-*.began"))) == 1, "the task has begun")

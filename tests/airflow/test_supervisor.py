@@ -1,5 +1,5 @@
 """The supervisor, started for real: one Airflow on loopback, killed at, and stopped without a
-trace.
+trace. `up` reports components that keep dying, or hang.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from rewindow import embedded as supervisor
-from rewindow.embedded import api, environment
+from rewindow.embedded import api, control, environment
 from rewindow.embedded.environment import airflow_environment, airflow_home, dags_folder
-from rewindow.embedded.processes import descendants, is_alive, started_at, wait_until
+from rewindow.embedded.processes import descendants, is_alive, signal_all, started_at, wait_until
 from rewindow.embedded.status import READY, STARTING, read_status
 from rewindow.errors import InputError, ResourceError
 from rewindow.ledger import Ledger
@@ -32,7 +33,11 @@ from rewindow.settings.config import Config
 from tests.airflow.conftest import ROOT, in_force
 from tests.airflow.small_project import FIRST_DAY, make_project, record
 
-pytestmark = pytest.mark.timeout(1500)  # Of a loaded machine; a free one needs a minute.
+pytestmark = pytest.mark.timeout(1500)  # Of a loaded machine; a free one needs two minutes.
+SOON_SILENT = {
+    "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "1",
+    "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "10",
+}
 READY_SECONDS_MAX = 40.0
 RUN_SECONDS_MAX = 900.0
 
@@ -62,9 +67,13 @@ def port() -> int:
 
 @pytest.fixture(scope="module")
 def running(config: Config, port: int) -> Iterator[tuple[supervisor.Running, float]]:
-    """An Airflow that runs, and how long it took to come up."""
+    """An Airflow that runs, and how long it took to come up; it soon notices a triggerer that
+    hangs.
+    """
     began = time.monotonic()
-    with in_force(config), clean_environment():
+    with in_force(config), clean_environment(), pytest.MonkeyPatch.context() as patch:
+        for name, value in SOON_SILENT.items():
+            patch.setenv(name, value)
         try:
             yield supervisor.up(config, port=port), time.monotonic() - began
         finally:
@@ -72,7 +81,7 @@ def running(config: Config, port: int) -> Iterator[tuple[supervisor.Running, flo
 
 
 @pytest.mark.recovery_matrix
-def test_airflow_starts_restarts_after_a_kill_and_stops_without_leftovers(
+def test_airflow_starts_restarts_after_kills_reports_unhealthy_components_and_stops_cleanly(
     running: tuple[supervisor.Running, float],
     config: Config,
     port: int,
@@ -88,6 +97,8 @@ def test_airflow_starts_restarts_after_a_kill_and_stops_without_leftovers(
     _check_listeners(config)
     _check_killed_replay_recovers(config, found)
     _check_component_comes_back(config, found.address)
+    _check_a_component_that_keeps_dying(config)
+    _check_a_component_that_hangs(config, found.address)
     _check_cleared_run_replays_anew(config, found)
     status = read_status(airflow_home(config))
     assert status is not None
@@ -99,6 +110,49 @@ def test_airflow_starts_restarts_after_a_kill_and_stops_without_leftovers(
     assert not [pid for pid in family if started_at(pid)]
     assert supervisor.running(config) is None
     assert not supervisor.down(config)
+
+
+def _check_a_component_that_keeps_dying(config: Config) -> None:
+    """Killed whenever it comes back, a component is named with its log by `up`; let alone, it lives
+    again.
+    """
+    for _ in range(3):
+        pid = _wait_for_triggerer(config)
+        os.kill(pid, signal.SIGKILL)
+        is_dead = partial(lambda gone: started_at(gone) is None and state_of(config) != READY, pid)
+        assert wait_until(is_dead, 20)
+    with pytest.raises(
+        ResourceError,
+        match=r"triggerer died \(signal SIGKILL\).*logs/triggerer\.log",
+    ):
+        supervisor.up(config)
+    assert wait_until(lambda: state_of(config) == READY, 120)
+
+
+def _check_a_component_that_hangs(config: Config, address: str) -> None:
+    """A component that is there and does nothing is noticed by its heartbeat."""
+    pid = _wait_for_triggerer(config)
+    family = [pid, *descendants(pid)]
+    signal_all(family, signal.SIGSTOP)
+    try:
+        assert wait_until(lambda: api.unwell(address) == ["triggerer"], 120)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(control, "_READY_SECONDS_MAX", 1.0)
+            with pytest.raises(ResourceError, match="is not ready: triggerer"):
+                supervisor.up(config)
+    finally:
+        signal_all(family, signal.SIGCONT)
+    supervisor.up(config)
+
+
+def _wait_for_triggerer(config: Config) -> int:
+    def pid() -> int:
+        status = read_status(airflow_home(config))
+        assert status is not None
+        return status.components["triggerer"][0] if is_alive(*status.components["triggerer"]) else 0
+
+    assert wait_until(lambda: pid() > 0, 60)
+    return pid()
 
 
 def state_of_task(config: Config, task: str) -> str:
