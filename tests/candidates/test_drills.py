@@ -50,10 +50,11 @@ def tables_of(config: Config) -> list[str]:
     return [folder.name for folder in (config.state / "replays").folders()]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     "modes",
-    [["at_least_once"], pytest.param(["exactly_once", "at_most_once"], marks=pytest.mark.long)],
+    [["at_least_once"], ["exactly_once", "at_most_once"]],
 )
 def test_drill_shows_the_cost_of_a_kill_in_each_mode(
     modes: list[str],

@@ -29,6 +29,7 @@ def rows(config: Config, replay: str) -> list[dict[str, Any]]:
     return query(SQL, o=config.replay_root(replay) / "totals").to_pylist()
 
 
+@pytest.mark.long
 def test_window_has_the_property_value_of_its_start_when_recomputed(
     attempt: Callable[..., Attempt],
 ) -> None:

@@ -211,11 +211,12 @@ def test_killed_attempts_find_the_same_failing_tuples(
     check_equal(project, two, **options)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mode", "kill", "attempts"),
     [
         ("exactly_once", f"{Step.AFTER_FIRST_OUTPUT}:2", [1]),
-        pytest.param("at_least_once", f"{Step.AFTER_FACTS}:3", [1, 2], marks=pytest.mark.long),
+        ("at_least_once", f"{Step.AFTER_FACTS}:3", [1, 2]),
     ],
 )
 def test_quarantined_tuple_stays_out_of_windows_that_are_computed_again(

@@ -193,6 +193,7 @@ def test_concurrent_commit_cancels_the_join_and_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.jvm
+@pytest.mark.long
 def test_replay_with_joined_files_is_read_certified_undone_and_purged_like_any_other(
     attempt: Callable[..., Attempt],
     monkeypatch: pytest.MonkeyPatch,

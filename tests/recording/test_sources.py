@@ -122,13 +122,13 @@ def write_pattern(root: Path) -> Path:
 
 
 WRITERS = [
-    write_csv_zip,
     write_csv_gz,
     write_json,
     write_pandas_parquet,
-    write_pandas_feather,
-    write_folder,
-    write_pattern,
+    *(
+        pytest.param(write, marks=pytest.mark.long)
+        for write in (write_csv_zip, write_pandas_feather, write_folder, write_pattern)
+    ),
 ]
 
 

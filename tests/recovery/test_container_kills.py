@@ -334,6 +334,7 @@ def test_kill_of_a_later_container_changes_no_container_that_has_ended(
     assert {name: row.epoch for name, row in rows.items()} == {"alone@sums": 1, "alone@second": 3}
 
 
+@pytest.mark.long
 def test_status_shows_the_window_that_every_container_has_committed(
     project: Project,
     spark: SparkSession,
