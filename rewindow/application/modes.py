@@ -1,8 +1,9 @@
 """Recovery modes: the policies that decide what a new attempt may lose or repeat after a crash
 (docs/rules/recovery.md section 2).
 
-All code that depends on the mode of a replay reads the attributes of `Mode`, so that a new mode is
-only a new entry of `MODES`.
+All code that depends on the mode of a replay reads the attributes of `Mode`. So a new mode that
+differs from the others only in these attributes is a new entry of `MODES`. docs/where_to_add.md
+lists what else a mode can concern.
 """
 
 from __future__ import annotations

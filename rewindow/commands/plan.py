@@ -215,7 +215,7 @@ def show(draft: PlanPreview) -> None:
     )
     facts: dict[str, object] = {
         "mode": plan.mode_words,
-        "a crash loses": f"at most {plan.loss_windows_max:,} windows of an output"
+        "a crash loses": f"at most {quantity(plan.loss_windows_max, 'window')} of an output"
         if plan.loss_windows_max
         else "nothing",
         "checkpoints": "after every commit group"
