@@ -108,17 +108,24 @@ def test_drill_reports_a_promise_that_is_broken_and_keeps_the_candidates(
 
 
 @pytest.mark.recovery_matrix
-def test_drill_kills_real_jobs_of_several_containers(
+@pytest.mark.parametrize("how", ["here", pytest.param("real", marks=pytest.mark.exhaustive)])
+def test_drill_kills_jobs_of_several_containers(
+    how: str,
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     # Rules: R3, R48 to R50, X53
+    # `make test-recovery` kills real jobs by the drill of Airflow, and of several containers in
+    # test_container_kills.py.
+    if how == "here":
+        request.getfixturevalue("here")
     monkeypatch.setenv("REWINDOW_CONFIG", str(config.file))
-    arguments = ["drill", "three_modes", "--kills", "2", "--seed", "3", "--json"]
+    arguments = ["drill", "three_modes", "--kills", "4", "--seed", "3", "--json"]
     result = CliRunner().invoke(cli.app, arguments)
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
-    assert report["kept"] and len(report["kills"]) == 2
+    assert report["kept"] and len(report["kills"]) == 4
     assert len({kill["container"] for kill in report["kills"]}) > 1
 
 

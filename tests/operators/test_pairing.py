@@ -201,15 +201,9 @@ def test_tuples_get_the_newest_row_of_the_table_up_to_their_window(spark: SparkS
         assert found == sorted(expected, key=repr)
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 @pytest.mark.jvm
-@pytest.mark.parametrize(
-    "seed",
-    [
-        100,
-        *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(101, 108)),
-    ],
-)
+@pytest.mark.parametrize("seed", range(100, 108))
 def test_duplicates_and_pairs_equal_the_reference_for_many_cuts(
     spark: SparkSession,
     seed: int,

@@ -90,10 +90,11 @@ def test_exactly_once_keeps_its_promise_through_a_kill(project: Project, baselin
         (0, "at_least_once", "here"),
         (1, "at_least_once", "here"),
         (0, "at_most_once", "here"),
-        (1, "at_most_once", "real"),
+        (1, "at_most_once", "here"),
         pytest.param(0, "at_least_once", "real", marks=pytest.mark.exhaustive),
         pytest.param(1, "at_least_once", "real", marks=pytest.mark.exhaustive),
         pytest.param(0, "at_most_once", "real", marks=pytest.mark.exhaustive),
+        pytest.param(1, "at_most_once", "real", marks=pytest.mark.exhaustive),
     ],
 )
 def test_promise_is_kept_through_kills_at_every_step(
