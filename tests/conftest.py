@@ -40,7 +40,6 @@ def tmp_path_factory(tmp_path_factory: pytest.TempPathFactory) -> FolderFactory:
 LONGEST_FIRST = (
     "tests/demo/test_whole_demo.py",
     "tests/airflow/test_supervisor.py",
-    "tests/candidates/test_drills.py",
     "tests/recovery/test_cluster.py",
     "tests/recovery/test_event_time_kills.py",
     "tests/airflow/test_scheduler.py",
@@ -48,6 +47,7 @@ LONGEST_FIRST = (
     "tests/recovery/test_stuck.py",
     "tests/delivery/test_kills.py",
     "tests/airflow/test_drills.py",
+    "tests/candidates/test_drills.py",
     "tests/engine/test_shared_passes.py",
     "tests/airflow/test_repairs.py",
     "tests/recovery/test_kills.py",

@@ -56,6 +56,7 @@ def attempt(attempt: Callable[..., Attempt]) -> Callable[..., Attempt]:
     return make
 
 
+@pytest.mark.long
 def test_tuples_of_an_unread_port_are_counted_per_window_and_reported(
     attempt: Callable[..., Attempt],
     caplog: pytest.LogCaptureFixture,
