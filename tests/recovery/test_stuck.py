@@ -100,7 +100,7 @@ def plan_of(folder: Path, mode: str, seconds: float | None = None, **properties:
     settings = Path(config.file)
     lines = settings.read_text().splitlines()
     lines[1] = 'applications = ["own"]'
-    lines += ["[replay]", "stuck_seconds = 10", "stuck_factor = 1", "group_seconds = 1"]
+    lines += ["[replay]", "stuck_seconds = 15", "stuck_factor = 1", "group_seconds = 1"]
     settings.write_text("\n".join(lines))
     request = ReplayRequest(
         "hangs", mode=mode, replay_id="one", group_windows=3, properties=properties
@@ -159,7 +159,7 @@ def test_stuck_attempt_in_at_most_once_is_only_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     # Rules: R92
-    plan = plan_of(tmp_path, "at_most_once", seconds=20)
+    plan = plan_of(tmp_path, "at_most_once", seconds=30)
     loop.run_attempts(Config.load(tmp_path / "rewindow.toml"), "one")
     assert ends_of(tmp_path) == [AttemptEnd.DONE]
     assert len(plan.range) == WINDOWS
