@@ -172,7 +172,7 @@ def test_task_log_describes_a_recovery_before_the_job_output(
     )
     monkeypatch.setattr(RewindowSubmitOperator, "log", log)
     operator.execute(context)
-    assert lines[:-2] == ['Attempt 4 of the replay of "r" begins', *expected]
+    assert lines[:-2] == ['Attempt 4 of the replay of "r" started', *expected]
 
 
 def test_recording_that_seals_nothing_emits_no_asset(

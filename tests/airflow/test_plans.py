@@ -248,7 +248,7 @@ def test_first_day_is_limited_to_its_recorded_part(
         wanted = form(range_as=range_as, **(times if range_as == "times" else windows))
         request = replay_requests.form_request(settings, wanted)
     assert (request.first, request.last, request.from_time) == (first + 10, first + 23, None)
-    assert "10 of the 24 windows that were asked for" in caplog.text
+    assert "10 of the 24 requested windows" in caplog.text
     assert "2026-03-01T10:00:00Z to" in caplog.text
 
 
@@ -422,6 +422,6 @@ def test_parameter_that_the_dag_does_not_have_is_rejected() -> None:
 def test_scheduled_run_without_an_application_is_rejected_with_a_hint() -> None:
     with pytest.raises(
         AirflowFailException,
-        match="(?s)which application to replay.*\\[airflow\\] application",
+        match="(?s)names no application.*\\[airflow\\] application",
     ):
         plan(context("unnamed", application=None))
