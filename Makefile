@@ -28,7 +28,7 @@ test-fast: setup ## run the tests that need no JVM, Airflow or server (1 minute)
 test-long: setup ## run the long tests: more cases, complete Airflow schedules (10 minutes)
 	@$(RUN) $(PYTEST) --dist loadgroup -m "long and not recovery_matrix and not exhaustive" $(ARGS)
 
-test-recovery: setup ## run the recovery matrix: SIGKILL at every step, in every mode (16 minutes)
+test-recovery: setup ## run the recovery matrix: kills at every step in every mode, the demo, a cluster, Airflow (16 minutes)
 	@$(RUN) $(PYTEST) --dist loadgroup -m "recovery_matrix and not exhaustive" --timeout 900 $(ARGS)
 
 test-install: setup ## install the wheel with pip into an empty environment and into an Airflow (4 minutes)
