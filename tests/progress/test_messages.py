@@ -77,7 +77,7 @@ def test_line_of_a_job_keeps_its_level_and_gets_the_name_of_its_container(
     lines = ["resumed", "warning: a file is damaged", "", '{"rewindow": "recording"}']
     for line in [*lines, "WARNING: Using incubator modules: jdk.incubator.vector"]:
         pass_on(line, Lines(events.append), "sums: ")
-    assert [(entry.levelname, entry.message) for entry in caplog.records] == [
+    assert [(entry.levelname, entry.getMessage()) for entry in caplog.records] == [
         ("INFO", "sums: resumed"),
         ("WARNING", "sums: a file is damaged"),
     ]
