@@ -35,7 +35,7 @@ def counted(grid: Grid, windows: int) -> list[int]:
     "grid",
     [Grid(500, 1_357_016_400_000), Grid(7, -12_345), Grid(1, 999), Grid(3_600_000, 0)],
 )
-def test_ids_equal_those_of_a_counting_machine(grid: Grid) -> None:
+def test_ids_equal_those_of_a_simulated_counter(grid: Grid) -> None:
     # Rules: W4, W7, W10, W1, W2, W6
     ids = ApexIds(grid)
     machine = counted(grid, 3 * COUNTERS + 2)
@@ -44,7 +44,7 @@ def test_ids_equal_those_of_a_counting_machine(grid: Grid) -> None:
 
 
 @given(GRIDS, st.integers(0, 3 * COUNTERS), st.integers(0, 3 * COUNTERS))
-def test_id_conversion_is_reversible(grid: Grid, window: int, other: int) -> None:
+def test_apex_id_conversion_is_reversible(grid: Grid, window: int, other: int) -> None:
     # Rules: W9, W13
     ids = ApexIds(grid)
     one = ids.id_of(window)
@@ -56,7 +56,7 @@ def test_id_conversion_is_reversible(grid: Grid, window: int, other: int) -> Non
     assert ids.window_of(ids.after(one)) == window + 1
 
 
-def test_initial_state_is_before_any_window() -> None:
+def test_initial_state_id_is_before_the_first_window() -> None:
     # Rules: W8, W11
     ids = ApexIds(Grid(500, 1_357_016_400_000))
     assert ids.start_us(INITIAL) == 1_357_016_400_000_000
@@ -88,7 +88,7 @@ def test_ids_outside_any_window_are_rejected() -> None:
     "name",
     ["", "50e26d50", "50E26D5000000003", "50e26d5000000003.tmp", "+" + "0" * 15],
 )
-def test_names_that_are_not_a_state_are_rejected(name: str) -> None:
+def test_invalid_apex_state_names_are_rejected(name: str) -> None:
     # Rules: W13
     with pytest.raises(InputError, match="is not the name of a state of Apex"):
         id_of_state(name)

@@ -28,13 +28,13 @@ def paths() -> list[str]:
     return [code for code in named() if "/" in code or code.endswith(".py")]
 
 
-def test_architecture_table_is_found() -> None:
+def test_architecture_page_contains_the_table_of_packages() -> None:
     # Without it, the other tests would check nothing.
     assert len(paths()) > 15, paths()
 
 
 @pytest.mark.parametrize("path", paths())
-def test_extension_points_of_the_table_exist(path: str) -> None:
+def test_extension_points_in_the_architecture_table_exist(path: str) -> None:
     name, _, symbol = path.partition(":")
     parts = name.rstrip("/").split("/")
     while any(place in parts[-1] for place in PLACES):
@@ -47,13 +47,13 @@ def test_extension_points_of_the_table_exist(path: str) -> None:
         assert re.search(rf"\b{symbol}\b", found[0].read_text()), f"{name} has no {symbol}"
 
 
-def test_symbols_of_the_table_exist() -> None:
+def test_symbols_in_the_architecture_table_exist() -> None:
     for name in sorted({code for code in named() if SYMBOL.fullmatch(code)}):
         module, _, symbol = name.rpartition(".")
         assert hasattr(import_module(f"rewindow.{module}"), symbol), name
 
 
-def test_table_lists_exactly_the_packages_of_the_library() -> None:
+def test_architecture_table_lists_exactly_the_packages_of_the_library() -> None:
     layers = TEXT.partition("## Packages")[2].partition("Packages in `operators`")[0]
     rooms = {
         row.split("|")[2].strip().strip("`") for row in layers.splitlines() if row.count("|") == 4
@@ -66,7 +66,7 @@ def test_table_lists_exactly_the_packages_of_the_library() -> None:
 
 
 @pytest.mark.parametrize("page", [TEXT, TABLES], ids=["architecture", "tables"])
-def test_modules_and_functions_named_by_the_page_exist(page: str) -> None:
+def test_modules_and_functions_named_on_the_architecture_page_exist(page: str) -> None:
     codes = {code for code in re.findall(r"`([^`\n]+)`", page) if MODULE.fullmatch(code)}
     packages = {path.parent.name for path in (ROOT / "rewindow").glob("*/__init__.py")}
     names = sorted(code for code in codes if code.split(".")[0] in packages)

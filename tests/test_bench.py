@@ -7,7 +7,7 @@ from pathlib import Path
 from bench.whole import make_project, seconds_of
 
 
-def test_whole_benchmark_finds_its_own_module_from_the_folder_of_its_project(
+def test_benchmark_process_finds_its_module_from_a_project_folder(
     tmp_path: Path,
 ) -> None:
     make_project(tmp_path)

@@ -38,14 +38,14 @@ def test_version_option_prints_the_package_version(run: Command) -> None:
     "words",
     [(), *[(verb,) for verb in VERBS], ("streams", "show"), ("ledger", "rebuild")],
 )
-def test_h_option_prints_the_help_of_every_verb(run: Command, words: tuple[str, ...]) -> None:
+def test_h_option_prints_the_help_of_every_command(run: Command, words: tuple[str, ...]) -> None:
     code, text, errors = run(*words, "-h")
     assert (code, errors) == (0, "") and "Usage:" in text
     assert run(*words, "--help")[1] == text
 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in FREE_OF_PROJECTS])
-def test_verb_outside_of_a_project_fails_and_creates_nothing(
+def test_command_outside_a_project_fails_and_creates_nothing(
     run: Command,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -79,7 +79,7 @@ def test_verb_outside_of_a_project_fails_and_creates_nothing(
         (("plan", "x", "--mod", "y"), "--mode"),
     ],
 )
-def test_misspelt_name_is_answered_with_a_suggestion(
+def test_misspelt_name_error_contains_a_suggestion(
     command: Command,
     config: Config,
     words: tuple[str, ...],
@@ -138,7 +138,7 @@ def completed(shell: str, words: str) -> list[str]:
         ("bash", "rewindow replay --resume fir", "first-replay"),
     ],
 )
-def test_shell_completes_verbs_options_and_names(
+def test_shell_completion_suggests_commands_options_and_names(
     config: Config,
     shell: str,
     words: str,
@@ -151,7 +151,7 @@ def test_shell_completes_verbs_options_and_names(
     assert offered in " ".join(completed(shell, words))
 
 
-def test_completion_without_a_project_offers_nothing_and_creates_nothing(
+def test_completion_without_a_project_suggests_and_creates_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -174,7 +174,7 @@ finally:
 
 
 @pytest.mark.parametrize("words", [[], ["--help"]])
-def test_verbs_are_completed_and_listed_without_importing_their_modules(
+def test_commands_are_completed_and_listed_without_importing_their_modules(
     tmp_path: Path,
     words: list[str],
 ) -> None:

@@ -72,7 +72,7 @@ def test_airflow_and_ledger_use_different_unprivileged_users(services: Any) -> N
     assert services["postgres"]["environment"]["POSTGRES_USER"] not in users
 
 
-def test_databases_are_closed_to_the_users_of_other_databases(server: Any) -> None:
+def test_database_users_cannot_connect_to_other_databases(server: Any) -> None:
     found = server.psql(
         "select datname, rolname, has_database_privilege(rolname, datname, 'CONNECT'), "
         "has_database_privilege(rolname, datname, 'CREATE'), rolsuper from pg_database, pg_roles "

@@ -61,11 +61,11 @@ def test_comprehensions_and_comments_are_counted_without_pragmas() -> None:
     "text",
     ['x = f"{a} b {c!r}"\n', 'x = f"{a:{b}}"\n', "x = f'{f(\"a\")}'\n"],
 )
-def test_an_f_string_is_one_token(text: str) -> None:
+def test_f_string_is_counted_as_one_token(text: str) -> None:
     assert density_of(text).statement_tokens == 3
 
 
-def test_a_statement_over_several_lines_counts_every_line() -> None:
+def test_statement_over_several_lines_counts_every_line() -> None:
     found = density_of('x = (\n    """a\n    b"""\n)\n')
     assert (found.statement_tokens, found.statement_lines) == (5, 4)
     assert density_of("x = 1; import os; y = 2\n").statement_tokens == 3 + 1 + 1 + 3
@@ -79,7 +79,7 @@ def test_formatter_comments_are_counted_in_all_files(repository: Path) -> None:
     assert list(by_folder) == ["rewindow"] and list(by_file) == ["rewindow/clock.py"]
 
 
-def test_equal_figures_pass(repository: Path) -> None:
+def test_density_equal_to_the_baseline_passes(repository: Path) -> None:
     assert read_baseline(repository) == figures_of(repository)
     assert check(repository) == []
     assert main(["--check"], repository) == 0
@@ -94,7 +94,7 @@ def test_equal_figures_pass(repository: Path) -> None:
         (MODULE + "y = 1  # fmt: skip\n", "fmt_skip"),
     ],
 )
-def test_a_worse_figure_fails_and_only_force_records_it(
+def test_worse_density_fails_and_only_force_records_it(
     text: str,
     figure: str,
     repository: Path,
@@ -111,14 +111,14 @@ def test_a_worse_figure_fails_and_only_force_records_it(
     assert check(repository) == []
 
 
-def test_a_better_figure_fails_until_the_baseline_is_written(repository: Path) -> None:
+def test_better_density_fails_until_the_baseline_is_written(repository: Path) -> None:
     put(repository, MODULE.replace(", {b for b in a}", ""))
     assert any("--write" in line for line in check(repository))
     assert main(["--write"], repository) == 0
     assert check(repository) == []
 
 
-def test_a_difference_of_rounding_passes(repository: Path) -> None:
+def test_density_difference_within_rounding_passes(repository: Path) -> None:
     path = repository / BASELINE
     before = figures_of(repository)["tokens_per_line"]
     path.write_text(path.read_text().replace(str(before), str(round(before - 0.01, 2))))
@@ -129,12 +129,12 @@ def test_a_difference_of_rounding_passes(repository: Path) -> None:
     assert check(repository) != []
 
 
-def test_a_missing_baseline_fails(repository: Path) -> None:
+def test_missing_density_baseline_fails(repository: Path) -> None:
     (repository / BASELINE).unlink()
     assert any("is not in" in line for line in check(repository))
 
 
-def test_figures_of_several_folders_and_the_densest_files_are_printed(
+def test_density_of_several_folders_and_of_the_densest_files_is_printed(
     repository: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -146,7 +146,7 @@ def test_figures_of_several_folders_and_the_densest_files_are_printed(
     assert printed.splitlines()[-1].split() == ["3.00", "rewindow/clock.py"]
 
 
-def test_baseline_of_the_repository_has_every_figure() -> None:
+def test_density_baseline_of_the_repository_is_complete() -> None:
     baseline = read_baseline(ROOT)
     assert baseline and set(baseline) == {
         "tokens_per_line",

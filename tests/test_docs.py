@@ -98,7 +98,7 @@ def test_event_time_sample_has_one_late_row_and_no_fired_window(spark: SparkSess
 
 
 @pytest.mark.jvm
-def test_picture_of_gaps_and_timers_shows_what_the_operators_return(spark: SparkSession) -> None:
+def test_picture_of_gaps_and_timers_shows_the_results_of_the_operators(spark: SparkSession) -> None:
     (block,) = blocks("docs/gaps_and_timers.md", "text")
     lines = block.content.splitlines()
     zero = lines[0].index("0")
@@ -195,7 +195,7 @@ def test_settings_in_the_docs_are_valid(page: str, tmp_path: Path) -> None:
         assert content, (page, number)
 
 
-def test_message_on_the_page_of_errors_is_one_of_rewindow() -> None:
+def test_messages_on_the_errors_page_are_real_rewindow_messages() -> None:
     (block,) = blocks("docs/errors.md", "text")
     with pytest.raises(RangeError) as caught:
         WindowRange(57_150_730, 57_150_725)
@@ -203,19 +203,19 @@ def test_message_on_the_page_of_errors_is_one_of_rewindow() -> None:
 
 
 @pytest.mark.parametrize("page", [name for name in NAMES if name != "CHANGELOG.md"])
-def test_page_is_short_enough_to_read(page: str) -> None:
+def test_documentation_pages_are_within_the_length_limit(page: str) -> None:
     lines_max = 120 if page == "README.md" else 250
     assert len((ROOT / page).read_text().splitlines()) <= lines_max
 
 
-def test_readme_starts_with_twelve_lines_to_run() -> None:
+def test_readme_starts_with_twelve_runnable_lines() -> None:
     (block,) = blocks("README.md", "bash")
     assert len(block.content.splitlines()) == 12
 
 
 @pytest.mark.jvm
 @pytest.mark.long
-def test_twelve_lines_of_the_readme_publish_and_recover(tmp_path: Path) -> None:
+def test_readme_example_of_twelve_lines_publishes_and_recovers(tmp_path: Path) -> None:
     (block,) = blocks("README.md", "bash")
     clone = tmp_path / "clone"
     clone.mkdir()

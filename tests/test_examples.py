@@ -25,7 +25,7 @@ POSITION = [("window_id", pa.int64()), ("offset", pa.int64())]
 
 
 @pytest.mark.jvm
-def test_words_are_counted_over_sliding_windows(spark: SparkSession, tmp_path: Path) -> None:
+def test_example_counts_words_over_sliding_windows(spark: SparkSession, tmp_path: Path) -> None:
     config = Config.load(EXAMPLES / "word_count" / "rewindow.toml", state=tmp_path)
     stream = config.stream("sentences")
     source = open_source("sentences", stream, config.root)

@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def test_class_archive_needs_only_files_copied_before_it(tmp_path: Path) -> None:
+def test_image_builds_the_class_archive_only_from_files_copied_earlier(tmp_path: Path) -> None:
     before, step, _ = (
         (ROOT / "Dockerfile").read_text().partition("python -m rewindow.spark.archive")
     )

@@ -165,7 +165,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.mark.install
 @pytest.mark.jvm
 @pytest.mark.timeout(1800)
-def test_wheel_and_five_lines_replay_a_recorded_stream(run: Run) -> None:
+def test_installed_wheel_can_replay_a_recorded_stream(run: Run) -> None:
     def answer(*command: str) -> list[dict[str, Any]]:
         lines = run(
             "airflow",

@@ -73,7 +73,7 @@ DOORS: dict[str, Callable[[Config, str], object]] = {
 
 @pytest.mark.parametrize("name", ELSEWHERE, ids=lambda name: name[:20])
 @pytest.mark.parametrize("door", DOORS)
-def test_name_with_a_path_is_rejected_without_side_effects(
+def test_name_containing_a_path_is_rejected_without_side_effects(
     door: str,
     name: str,
     config: Config,
@@ -106,7 +106,7 @@ def test_name_with_a_path_is_rejected_without_side_effects(
     ],
     ids=" ".join,
 )
-def test_every_command_rejects_a_name_with_a_path_as_bad_input(
+def test_every_command_rejects_a_name_containing_a_path_as_bad_input(
     arguments: list[str],
     config: Config,
     tmp_path: Path,
@@ -132,7 +132,7 @@ class Nothing(FrameOperator):
     ("output", "suite"),
     [("../o", None), ("o", "../../secret"), ("o", ".hidden")],
 )
-def test_application_with_an_output_or_suite_path_outside_is_rejected(
+def test_application_with_an_output_or_suite_path_outside_the_project_is_rejected(
     output: str,
     suite: str | None,
 ) -> None:
@@ -144,7 +144,7 @@ def test_application_with_an_output_or_suite_path_outside_is_rejected(
     assert {row.rule for row in caught.value.violations} == {"H17"}
 
 
-def test_names_in_use_are_accepted() -> None:
+def test_valid_existing_names_are_accepted() -> None:
     assert check_stream("app.output.windows") == "app.output.windows"
     assert check_replay_id("replay_daily-2013-01-05-eab92e") == "replay_daily-2013-01-05-eab92e"
     assert check_replay_id("r" * REPLAY_ID_LENGTH_MAX)

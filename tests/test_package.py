@@ -16,20 +16,20 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 APACHE_2 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
 
 
-def test_license_is_the_text_named_by_the_metadata() -> None:
+def test_license_file_matches_the_license_in_the_metadata() -> None:
     assert PROJECT["license"] == "Apache-2.0"
     assert hashlib.sha256((ROOT / "LICENSE").read_bytes()).hexdigest() == APACHE_2
 
 
 @pytest.mark.parametrize("extra", ["", "airflow"])
-def test_requirements_are_ranges(extra: str) -> None:
+def test_requirements_are_version_ranges(extra: str) -> None:
     # An exact pin would conflict with other packages; the lock has the versions.
     asked = PROJECT["optional-dependencies"][extra] if extra else PROJECT["dependencies"]
     assert not [requirement for requirement in asked if "==" in requirement]
 
 
 @pytest.mark.parametrize("package", ["rewindow", "plugins/rewindow_airflow"])
-def test_packages_have_a_py_typed_file(package: str) -> None:
+def test_every_package_has_a_py_typed_file(package: str) -> None:
     assert (ROOT / package / "py.typed").is_file()
 
 
@@ -50,7 +50,7 @@ def times(page: str, line: str) -> dict[str, str]:
     return dict(re.findall(line, (ROOT / page).read_text(), re.MULTILINE))
 
 
-def test_makefile_contributing_and_readme_name_the_same_times() -> None:
+def test_makefile_contributing_and_readme_state_the_same_durations() -> None:
     makefile = times("Makefile", r"^([a-z-]+):.*## .*\(((?:an?|\d+) (?:minute|hour)s?)\)")
     contributing = times("CONTRIBUTING.md", r"^\| `make ([a-z-]+)` \|.*\| ([^|]+) \|$")
     readme = times("README.md", r"^    make ([a-z-]+) +# .*\(((?:an?|\d+) (?:minute|hour)s?)\)")

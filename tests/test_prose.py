@@ -105,7 +105,7 @@ def test_every_pattern_has_examples() -> None:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
-def test_a_pattern_finds_its_construction_and_leaves_plain_sentences_alone(
+def test_each_pattern_matches_its_construction_but_not_plain_sentences(
     pattern: Pattern,
 ) -> None:
     odd, *plain = EXAMPLES[pattern.name]
@@ -113,7 +113,7 @@ def test_a_pattern_finds_its_construction_and_leaves_plain_sentences_alone(
     assert [text for text in plain if list(pattern.spans(text))] == []
 
 
-def test_a_construction_over_a_line_break_is_found() -> None:
+def test_construction_across_a_line_break_is_found() -> None:
     assert found_in("docs/page.md", "The replay goes\non.\n") == [("goes_on", "docs", 1)]
 
 
@@ -160,7 +160,7 @@ def test_a_construction_over_a_line_break_is_found() -> None:
         ),
     ],
 )
-def test_each_kind_of_text_is_read(name: str, text: str, hit: tuple[str, str, int]) -> None:
+def test_prose_check_reads_every_kind_of_text(name: str, text: str, hit: tuple[str, str, int]) -> None:
     assert found_in(name, text) == [hit]
 
 
@@ -182,21 +182,21 @@ def test_each_kind_of_text_is_read(name: str, text: str, hit: tuple[str, str, in
         ("scripts/a.py", 'pattern("the day it begins")\n'),
     ],
 )
-def test_code_and_data_are_not_prose(name: str, text: str) -> None:
+def test_code_and_data_are_not_checked_as_prose(name: str, text: str) -> None:
     assert found_in(name, text) == []
 
 
-def test_rules_and_released_changes_are_left_out(repository: Path) -> None:
+def test_rules_and_released_changelog_entries_are_excluded(repository: Path) -> None:
     assert texts_of("docs/rules/windows.md", "It begins.") is None
     assert texts_of("rewindow/page.html", "It begins.") is None
 
 
-def test_totals_equal_to_the_baseline_pass(repository: Path) -> None:
+def test_prose_totals_equal_to_the_baseline_pass(repository: Path) -> None:
     assert read_baseline(repository) == {("begins", "docstrings"): 1, ("goes_on", "comments"): 1}
     assert check(repository) == []
 
 
-def test_a_hit_above_the_baseline_is_shown_in_the_changed_files(repository: Path) -> None:
+def test_hit_above_the_baseline_is_shown_in_the_changed_files(repository: Path) -> None:
     put(repository, "rewindow/new.py", '"""A day begins."""\n')
     wrong = check(repository)
     assert wrong[:2] == [
@@ -207,7 +207,7 @@ def test_a_hit_above_the_baseline_is_shown_in_the_changed_files(repository: Path
     assert main(["--check"], repository) == 1
 
 
-def test_hits_above_the_baseline_are_all_shown_if_no_file_has_changed(repository: Path) -> None:
+def test_all_hits_above_the_baseline_are_shown_if_no_file_has_changed(repository: Path) -> None:
     put(repository, "rewindow/new.py", '"""A day begins."""\n')
     git(repository, "add", ".")
     git(repository, "commit", "--quiet", "--message", "Add a day")
@@ -217,12 +217,12 @@ def test_hits_above_the_baseline_are_all_shown_if_no_file_has_changed(repository
     ]
 
 
-def test_a_moved_file_keeps_the_totals(repository: Path) -> None:
+def test_moving_a_file_does_not_change_the_totals(repository: Path) -> None:
     git(repository, "mv", "rewindow/clock.py", "rewindow/time.py")
     assert check(repository) == []
 
 
-def test_fewer_hits_fail_until_the_baseline_is_written(repository: Path) -> None:
+def test_fewer_prose_hits_fail_until_the_baseline_is_written(repository: Path) -> None:
     put(repository, "rewindow/clock.py", '"""The clock starts."""\n# It goes on.\n')
     assert "prose.py --write" in check(repository)[-1]
     assert main(["--write"], repository) == 0
@@ -230,7 +230,7 @@ def test_fewer_hits_fail_until_the_baseline_is_written(repository: Path) -> None
     assert read_baseline(repository) == {("goes_on", "comments"): 1}
 
 
-def test_only_force_raises_the_baseline(
+def test_prose_baseline_increases_only_with_force(
     repository: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -252,7 +252,7 @@ def test_only_force_raises_the_baseline(
         ("docs/page.md", "It begins. <!-- prose: ok quotes Spark -->\n"),
     ],
 )
-def test_an_exception_needs_a_reason(name: str, text: str, repository: Path) -> None:
+def test_prose_exception_requires_a_reason(name: str, text: str, repository: Path) -> None:
     put(repository, name, text)
     assert check(repository) == []
     put(repository, name, text.replace(" quotes Spark", ""))
@@ -262,12 +262,12 @@ def test_an_exception_needs_a_reason(name: str, text: str, repository: Path) -> 
     assert any(line.startswith("begins in ") for line in wrong)
 
 
-def test_an_exception_is_for_its_line_only(repository: Path) -> None:
+def test_prose_exception_applies_only_to_its_line(repository: Path) -> None:
     put(repository, "docs/page.md", "It begins. <!-- prose: ok a quote -->\nIt begins.\n")
     assert check(repository)[0].startswith("docs/page.md:2: begins: ")
 
 
-def test_list_prints_the_hits_of_a_pattern_in_some_files(
+def test_list_option_prints_the_hits_of_a_pattern_in_given_files(
     repository: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -294,7 +294,7 @@ def test_totals_are_printed_next_to_the_baseline(
     assert row.split() == ["begins", "2", "(1)", "0", "0", "0", "0", "0", "2", "(1)"]
 
 
-def test_baseline_of_the_repository_has_known_patterns_and_kinds() -> None:
+def test_prose_baseline_of_the_repository_has_known_patterns_and_kinds() -> None:
     baseline = read_baseline(ROOT)
     assert baseline
     assert {pattern for pattern, _ in baseline} <= set(EXAMPLES)
@@ -317,7 +317,7 @@ def test_baseline_of_the_repository_has_known_patterns_and_kinds() -> None:
         "A" + "dd " + "x" * 68,
     ],
 )
-def test_an_imperative_subject_passes(subject: str) -> None:
+def test_imperative_commit_subject_passes(subject: str) -> None:
     assert list(faults_of(subject)) == []
 
 
@@ -343,7 +343,7 @@ def test_an_imperative_subject_passes(subject: str) -> None:
         ("", "empty"),
     ],
 )
-def test_another_subject_fails(subject: str, fault: str) -> None:
+def test_invalid_commit_subject_fails(subject: str, fault: str) -> None:
     assert any(fault in found for found in faults_of(subject)), list(faults_of(subject))
 
 
@@ -351,7 +351,7 @@ def test_subject_is_the_first_line_that_is_not_a_comment() -> None:
     assert subject_of("# A comment\n\nAdd a check\n\nThe body.\n") == "Add a check"
 
 
-def test_a_message_file_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commit_message_file_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     message = Path(str(tmp_path)) / "COMMIT_EDITMSG"
     message.write_text("Add a check\n")
     assert main(["--subject", str(message)]) == 0
@@ -360,7 +360,7 @@ def test_a_message_file_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture
     assert 'The subject starts with "Added"' in capsys.readouterr().out
 
 
-def test_a_range_of_commits_is_checked_without_merges(
+def test_commit_range_is_checked_without_merge_commits(
     repository: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -376,7 +376,7 @@ def test_a_range_of_commits_is_checked_without_merges(
     assert 'git cannot list the commits "missing..HEAD"' in capsys.readouterr().out
 
 
-def test_hits_and_totals_agree(repository: Path) -> None:
+def test_hits_of_the_repository_equal_the_totals_in_the_baseline(repository: Path) -> None:
     hits, faults = find_hits(repository)
     assert not faults
     assert totals_of(hits) == read_baseline(repository)

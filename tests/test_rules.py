@@ -54,7 +54,7 @@ def put(root: Path, name: str, text: str) -> None:
     (root / name).write_text(text)
 
 
-def test_rule_book_without_faults_passes(book: Path, rules: ModuleType) -> None:
+def test_valid_rule_pages_pass_the_check(book: Path, rules: ModuleType) -> None:
     assert rules.check(book, write=False) == []
     written = (book / "docs/rules/coverage.md").read_text()
     assert "| L1 | implemented | rewindow/clock.py | test_clock.py::test_clock_runs |" in written
@@ -112,7 +112,7 @@ def test_rule_book_without_faults_passes(book: Path, rules: ModuleType) -> None:
         ),
     ],
 )
-def test_each_fault_of_a_rule_book_is_found(
+def test_every_fault_in_the_rule_pages_is_found(
     name: str,
     text: str,
     fault: str,
@@ -123,12 +123,14 @@ def test_each_fault_of_a_rule_book_is_found(
     assert any(fault in line for line in rules.check(book, write=False)), fault
 
 
-def test_rule_id_that_is_a_value_is_not_a_message(book: Path, rules: ModuleType) -> None:
+def test_rule_id_used_as_a_value_is_not_reported_as_a_message(
+    book: Path, rules: ModuleType
+) -> None:
     put(book, "rewindow/clock.py", 'rule = "L1"\nimport x  # noqa: E999\n')
     assert rules.check(book, write=True) == []
 
 
-def test_moved_test_is_found_again(book: Path, rules: ModuleType) -> None:
+def test_moved_test_is_still_found(book: Path, rules: ModuleType) -> None:
     shutil.move(book / "tests/test_clock.py", book / "tests/test_time.py")
     assert rules.check(book, write=True) == []
     assert "test_time.py::test_clock_runs" in (book / "docs/rules/coverage.md").read_text()

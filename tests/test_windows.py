@@ -25,7 +25,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @given(st.integers(1, 10**7), st.integers(-(10**12), 10**12), st.integers(0, 10**15))
-def test_time_is_in_exactly_one_window(width_ms: int, origin_ms: int, after_us: int) -> None:
+def test_each_time_is_in_exactly_one_window(width_ms: int, origin_ms: int, after_us: int) -> None:
     # Rules: W5, W10
     grid = Grid(width_ms, origin_ms)
     t_us = origin_ms * 1000 + after_us
@@ -53,14 +53,14 @@ def test_widest_window_is_accepted() -> None:
 
 
 @given(st.sets(st.integers(-50, 50)))
-def test_ranges_contain_the_same_windows(windows: set[int]) -> None:
+def test_window_ranges_and_time_ranges_contain_the_same_windows(windows: set[int]) -> None:
     ranges = to_ranges(windows)
     assert [window for part in ranges for window in part] == sorted(windows)
     assert all(before.last + 1 < after.first for before, after in pairwise(ranges))
 
 
 @given(st.integers(-20, 20), st.integers(0, 20), st.integers(-20, 20), st.integers(0, 20))
-def test_overlap_equals_the_set_intersection(a: int, n: int, b: int, m: int) -> None:
+def test_range_overlap_equals_the_set_intersection(a: int, n: int, b: int, m: int) -> None:
     one = WindowRange(a, a + n)
     other = WindowRange(b, b + m)
     found = one.overlap(other)
@@ -89,7 +89,7 @@ def test_time_ranges_that_are_not_whole_windows_are_rejected(
         Grid(3_600_000).aligned_range(parse_time(begin), parse_time(end))
 
 
-def test_half_open_times_become_closed_windows() -> None:
+def test_half_open_time_range_is_converted_to_a_closed_window_range() -> None:
     assert (
         len(
             Grid(3_600_000).aligned_range(
@@ -102,7 +102,7 @@ def test_half_open_times_become_closed_windows() -> None:
 
 
 @given(st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)))
-def test_times_survive_a_round_trip_through_text(moment: datetime) -> None:
+def test_times_are_unchanged_by_a_round_trip_through_text(moment: datetime) -> None:
     t_us = (moment.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
     assert parse_time(format_time(t_us)) == t_us
 
@@ -119,12 +119,12 @@ def test_times_survive_a_round_trip_through_text(moment: datetime) -> None:
         ("2 days", 172_800_000_000),
     ],
 )
-def test_durations_are_read_exactly_as_written(text: object, us: int) -> None:
+def test_durations_are_parsed_without_loss_of_precision(text: object, us: int) -> None:
     assert parse_duration(text) == us  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", ["", "soon", "1 fortnight", "0.0000001 s", "1 hour 5"])
-def test_text_that_is_not_a_duration_is_rejected(text: str) -> None:
+def test_text_without_a_valid_duration_is_rejected(text: str) -> None:
     # Rules: H26
     with pytest.raises(InputError, match="duration"):
         parse_duration(text)

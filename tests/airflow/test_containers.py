@@ -56,7 +56,7 @@ def waiting_time(replay_id: str, states: dict[str, str | None], waits: int = 0) 
     return caught.value.reschedule_date - before
 
 
-def test_jobs_of_a_replay_are_its_containers_and_its_assembly(plan: Plan) -> None:
+def test_replay_runs_one_job_per_container_and_an_assembly_job(plan: Plan) -> None:
     # Rules: X53
     assert tuple(plan.jobs) == INSTANCES
 
@@ -95,7 +95,7 @@ def test_instance_fails_if_an_upstream_container_has_no_instance(plan: Plan) -> 
         execute("r@doubled", {})
 
 
-def test_container_starts_only_after_those_that_it_reads(plan: Plan) -> None:
+def test_container_starts_only_after_its_upstream_containers(plan: Plan) -> None:
     # Rules: X53
     config = Config.load()
     with pytest.raises(InputError, match='"doubled" of replay "r" reads container "totals"'):

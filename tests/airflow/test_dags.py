@@ -61,7 +61,7 @@ def dags(airflow_database: None) -> Mapping[str, Any]:
     return bag.dags
 
 
-def test_dags_folder_holds_exactly_the_documented_dags(dags: Mapping[str, Any]) -> None:
+def test_dags_folder_contains_exactly_the_documented_dags(dags: Mapping[str, Any]) -> None:
     assert set(dags) == IDS
     assert {path.stem for path in (ROOT / "dags").glob("*.py")} == IDS
     listed = set(
@@ -102,7 +102,7 @@ def test_every_spark_task_waits_for_the_spark_pool(dags: Mapping[str, Any]) -> N
     assert {task.pool for task in submits} == {"spark"}
 
 
-def test_pool_may_be_set_in_default_args_or_on_one_task() -> None:
+def test_pool_can_be_set_in_default_args_or_on_a_single_task() -> None:
     from rewindow_airflow import plan_interval, publish, replay, scheduled_dag
 
     with scheduled_dag("pooled", default_args={"pool": "mine"}):
@@ -133,7 +133,7 @@ def test_commands_in_the_docs_are_complete_airflow_commands(dags: Mapping[str, A
         ({}, "", None),
     ],
 )
-def test_record_streams_seals_silent_streams_to_the_end_of_its_data_interval(
+def test_record_streams_dag_seals_silent_streams_to_the_end_of_its_data_interval(
     dags: Mapping[str, Any],
     context: dict[str, Any],
     rendered: str,
@@ -158,7 +158,9 @@ def test_record_streams_seals_silent_streams_to_the_end_of_its_data_interval(
     assert sealing_bound(config, "past", rendered) == sealing_bound(config, "fed", rendered) == []
 
 
-def test_replay_daily_runs_in_order_without_holding_slots(dags: Mapping[str, Any]) -> None:
+def test_replay_daily_dag_runs_in_order_without_occupying_pool_slots(
+    dags: Mapping[str, Any],
+) -> None:
     # A task that waits by `depends_on_past` would keep its slot.
     dag = dags["replay_daily"]
     plan = dag.get_task("plan_replay")
@@ -174,7 +176,7 @@ def test_only_the_manual_dag_starts_unpaused(dags: Mapping[str, Any]) -> None:
     }
 
 
-def test_dags_survive_serialization_with_tasks_and_links(dags: Mapping[str, Any]) -> None:
+def test_dags_keep_their_tasks_and_links_after_serialization(dags: Mapping[str, Any]) -> None:
     from airflow.serialization.serialized_objects import DagSerialization
 
     for dag in dags.values():
@@ -184,7 +186,7 @@ def test_dags_survive_serialization_with_tasks_and_links(dags: Mapping[str, Any]
         assert set(again.task_ids) == set(dag.task_ids)
 
 
-def test_parsing_imports_nothing_heavy() -> None:
+def test_parsing_the_dags_does_not_import_heavy_libraries() -> None:
     # The scheduler parses the DAGs every few seconds.
     program = (
         "import runpy, sys, json\n"

@@ -26,7 +26,7 @@ def top(stream: str) -> ApplicationConfig:
     )
 
 
-def test_form_offers_applications_without_code_and_finds_their_range(tmp_path: Path) -> None:
+def test_form_lists_applications_without_code_and_finds_their_range(tmp_path: Path) -> None:
     config = make_project(tmp_path).config
     config.application_settings.update(best=top("events"), later=top("elsewhere"))
     assert sorted(applications(config)) == application_names(config)

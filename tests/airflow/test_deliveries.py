@@ -29,7 +29,7 @@ def test_task_delivers_the_published_windows(config: Config) -> None:  # noqa: F
     assert in_lake(config) == visible(config)
 
 
-def test_wrong_target_fails_without_a_retry(config: Config, tmp_path: Path) -> None:  # noqa: F811
+def test_invalid_delivery_target_fails_without_a_retry(config: Config, tmp_path: Path) -> None:  # noqa: F811
     published(config, "one", 100, 104, seed=1)
     with pytest.raises(AirflowFailException, match=r'target "lakes" is unknown'):
         execute(config, "lakes")

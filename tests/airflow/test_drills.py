@@ -29,7 +29,7 @@ def execute(config: Config, **form: Any) -> None:
         DrillOperator(task_id="drill_application").execute(context)  # type: ignore[arg-type]
 
 
-def test_drill_fails_for_good_where_drills_are_not_allowed(tmp_path: Path) -> None:
+def test_drill_fails_permanently_if_drills_are_not_allowed(tmp_path: Path) -> None:
     settings = make_project(tmp_path, ROOT)
     settings.write_text(settings.read_text().replace("drills = true", "drills = false"))
     with pytest.raises(AirflowFailException, match="drills are not enabled in this project"):
@@ -37,7 +37,7 @@ def test_drill_fails_for_good_where_drills_are_not_allowed(tmp_path: Path) -> No
 
 
 @pytest.mark.recovery_matrix
-def test_drill_kills_the_jobs_that_the_form_asks_for(
+def test_drill_kills_the_jobs_selected_in_the_form(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

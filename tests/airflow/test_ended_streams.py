@@ -10,7 +10,7 @@ from rewindow_airflow.replay_requests import sealed_range
 from tests.recovery.project import FIRST, WINDOWS, make_project
 
 
-def test_ended_streams_expect_no_more_windows_once_all_inputs_have_ended(tmp_path: Path) -> None:
+def test_sealed_range_is_final_after_all_inputs_have_ended(tmp_path: Path) -> None:
     config = make_project(tmp_path).config
     _, before, final = sealed_range(config, "totals")
     assert (before.last, final) == (FIRST + WINDOWS - 1, False)

@@ -59,7 +59,7 @@ def test_properties_are_parsed_one_per_line_like_set_options() -> None:
         parse_form(filled(properties="least 3"), drills=True)
 
 
-def test_run_that_requests_other_properties_than_it_planned_is_rejected() -> None:
+def test_run_with_properties_that_differ_from_its_plan_is_rejected() -> None:
     # Rules: O28
     # Values from rewindow.toml do not count as requested by the run.
     given = [
@@ -76,7 +76,7 @@ def test_run_that_requests_other_properties_than_it_planned_is_rejected() -> Non
         reject_other_options(plan, {"properties": "half.least=4"})
 
 
-def test_run_may_repeat_the_mode_that_it_has_planned_and_no_other() -> None:
+def test_run_with_a_mode_that_differs_from_its_plan_is_rejected() -> None:
     mode = Mode.AT_LEAST_ONCE
     plan = cast(Plan, SimpleNamespace(replay_id="one", given=[], asked_mode=mode))
     reject_other_options(plan, {"mode": "at_least_once"})
@@ -105,7 +105,7 @@ def test_run_may_repeat_the_mode_that_it_has_planned_and_no_other() -> None:
     ],
     ids=str,
 )
-def test_form_rejects_a_wrong_value_at_the_trigger(changes: dict[str, Any]) -> None:
+def test_form_rejects_an_invalid_value_when_the_run_is_triggered(changes: dict[str, Any]) -> None:
     with pytest.raises(Exception, match=next(iter(changes))):
         filled(**changes)
 
@@ -129,7 +129,7 @@ def test_form_rejects_a_missing_reason() -> None:
         ({"group_size": 5}, 'parameter "group_size" is unknown'),
     ],
 )
-def test_plan_rejects_half_ranges_two_ranges_and_misspelt_names(
+def test_plan_rejects_incomplete_ranges_two_ranges_and_misspelt_names(
     changes: dict[str, Any],
     words: str,
 ) -> None:
@@ -166,7 +166,7 @@ def test_daily_parameters_have_defaults_for_a_scheduled_run() -> None:
     ParamsDict(daily_params(["flight_delays"])).validate()
 
 
-def test_form_lists_own_applications_first_then_the_heartbeat_of_each_stream(
+def test_form_lists_project_applications_before_the_heartbeat_of_each_stream(
     project: Config,
 ) -> None:
     from rewindow.loading.catalog import application_names
@@ -177,7 +177,7 @@ def test_form_lists_own_applications_first_then_the_heartbeat_of_each_stream(
     assert sorted(applications(settings)) == application_names(settings)
 
 
-def test_crash_point_is_a_form_field_only_where_drills_are_allowed() -> None:
+def test_form_has_a_crash_point_field_only_if_drills_are_allowed() -> None:
     # Airflow accepts any key, so the first task rejects the parameter.
     assert "crash" not in replay_params(["a"])
     values = filled(crash="after_outputs:1@1")
@@ -187,7 +187,7 @@ def test_crash_point_is_a_form_field_only_where_drills_are_allowed() -> None:
     assert not Config().replay.drills
 
 
-def test_application_has_a_default_only_while_one_exists_or_the_setting_names_one(
+def test_default_application_is_the_only_existing_one_or_the_configured_one(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "applications").mkdir()

@@ -97,7 +97,7 @@ ENDINGS = [
     ENDINGS,
     ids=[ending[0] for ending in ENDINGS],
 )
-def test_exit_code_decides_between_permanent_failure_and_retry(
+def test_exit_code_determines_permanent_failure_or_retry(
     job: Any,
     program: str,
     kind: type[Exception],
@@ -110,7 +110,7 @@ def test_exit_code_decides_between_permanent_failure_and_retry(
     assert words in str(caught.value)
 
 
-def test_range_held_by_another_replay_is_awaited_without_using_up_a_try(
+def test_task_waits_for_a_range_leased_by_another_replay_without_using_up_a_try(
     job: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -128,7 +128,7 @@ def test_range_held_by_another_replay_is_awaited_without_using_up_a_try(
         operator.execute(context | {"task_reschedule_count": 1440})
 
 
-def test_failure_message_ends_with_progress_and_the_effect_of_a_retry(job: Any) -> None:
+def test_failure_message_ends_with_the_progress_and_the_effect_of_a_retry(job: Any) -> None:
     operator, context = job("tell(12, 2); leave(75, retryable=True)")
     with pytest.raises(AirflowException) as caught:
         operator.execute(context)
@@ -188,7 +188,7 @@ def test_recording_that_seals_nothing_emits_no_asset(
         operator.execute(context)
 
 
-def test_recording_retry_emits_the_asset_that_the_failed_try_did_not(
+def test_recording_retry_emits_the_asset_missed_by_the_failed_try(
     job: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -257,7 +257,7 @@ def test_task_log_shows_the_last_lines_of_a_failed_job(
     assert operator._last_lines[-1] == "ValueError: window 12 is odd"
 
 
-def test_undecodable_job_output_is_replaced(job: Any) -> None:
+def test_undecodable_bytes_in_job_output_are_replaced(job: Any) -> None:
     operator, context = job("os.write(1, b'caf\\xe9\\n'); leave(0)")
     assert operator.execute(context)["exit_code"] == 0
 
@@ -286,14 +286,14 @@ def test_kill_ends_the_whole_process_group_even_when_it_ignores_sigterm(
     assert wait_until(lambda: not any(started_at(int(pid)) for pid in pids.read_text().split()), 10)
 
 
-def test_task_that_is_ended_before_its_job_has_started_ends_the_job(job: Any) -> None:
+def test_task_ended_before_its_job_starts_still_ends_the_job(job: Any) -> None:
     operator, context = job("time.sleep(600)")
     operator.on_kill()
     with pytest.raises(AirflowRescheduleException):
         operator.execute(context)
 
 
-def test_job_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
+def test_job_ends_if_the_process_that_started_it_dies(tmp_path: Path) -> None:
     program = f"""
         import os, sys
         sys.path[:0] = {[path for path in sys.path if path]!r}
@@ -356,7 +356,7 @@ def test_replay_with_all_windows_committed_submits_no_job(
     ("try_number", "max_tries", "cleared"),
     [(1, 20, True), (2, 20, False), (4, 23, True), (5, 23, False)],
 )
-def test_first_try_after_a_clear_is_distinguished_from_a_retry(
+def test_first_try_of_a_cleared_task_is_distinguished_from_a_retry(
     try_number: int,
     max_tries: int,
     cleared: bool,
@@ -365,12 +365,12 @@ def test_first_try_after_a_clear_is_distinguished_from_a_retry(
     assert was_cleared(SimpleNamespace(try_number=try_number, max_tries=max_tries), 20) is cleared
 
 
-def test_signal_is_retryable_and_bad_input_never_is() -> None:
+def test_job_killed_by_a_signal_is_retried_and_bad_input_is_not() -> None:
     assert is_retryable(-9, True)
     assert not is_retryable(2, True)
 
 
-def test_spark_connection_replaces_the_master_of_the_settings() -> None:
+def test_spark_connection_overrides_the_master_in_the_settings() -> None:
     from airflow.sdk import Connection
 
     from rewindow.settings.config import Config

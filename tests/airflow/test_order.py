@@ -190,7 +190,9 @@ def test_days_run_in_order_under_any_interleaving_of_failures_and_clears(
     run_to_the_end(scheduler, number)
 
 
-def test_twenty_later_days_follow_a_cleared_day_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_twenty_later_days_run_in_order_after_a_cleared_day(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     number = random.Random(1)
     scheduler = make(monkeypatch, 21, 1)
     scheduler.failing = {"00"}
@@ -205,7 +207,7 @@ def test_twenty_later_days_follow_a_cleared_day_in_order(monkeypatch: pytest.Mon
     assert scheduler.done == [day.run_id for day in scheduler.days]
 
 
-def test_next_run_restarts_a_run_that_yielded_to_one_marked_as_success(
+def test_next_run_restarts_a_run_that_waited_for_a_run_marked_as_success(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scheduler = make(monkeypatch, 2, 1)

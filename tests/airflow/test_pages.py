@@ -93,7 +93,7 @@ def test_every_page_route_rejects_anonymous_requests(client: Any, route: str) ->
         ("certificate", "<h1>equal</h1>"),
     ],
 )
-def test_viewer_reads_the_pages_of_a_replay(client: Any, page: str, words: str) -> None:
+def test_viewer_can_open_the_pages_of_a_replay(client: Any, page: str, words: str) -> None:
     answer = client.get(f"/rewindow/replays/r-1/{page}", headers=token("VIEWER"))
     assert answer.status_code == 200
     assert words in answer.text
@@ -101,7 +101,7 @@ def test_viewer_reads_the_pages_of_a_replay(client: Any, page: str, words: str) 
     assert "connect-src 'none'" in answer.headers["content-security-policy"]
 
 
-def test_viewer_sees_the_page_over_time_of_a_recorded_stream(client: Any, results: Path) -> None:
+def test_viewer_can_open_the_time_page_of_a_recorded_stream(client: Any, results: Path) -> None:
     recorded(results.parent, STEADY)
     answer = client.get("/rewindow/streams/s/time", headers=token("VIEWER"))
     assert (answer.status_code, "Time of s" in answer.text) == (200, True)
@@ -129,7 +129,9 @@ def test_page_of_a_stream_requires_read_access_to_fill_heartbeat_gaps(
     assert asked == ["fill_heartbeat_gaps"]
 
 
-def test_page_allows_only_its_own_script(client: Any, results: Path) -> None:
+def test_page_content_security_policy_allows_only_its_own_script(
+    client: Any, results: Path
+) -> None:
     path = results / "quality" / "replays" / "r-1" / "drawn.html"
     path.write_text(render_page(stories.page(stories.killed())))
     answer = client.get("/rewindow/files/quality/replays/r-1/drawn.html", headers=token("VIEWER"))
@@ -145,7 +147,7 @@ def test_page_allows_only_its_own_script(client: Any, results: Path) -> None:
     assert policy["script-src"] == f"'sha256-{digests[0]}'"
 
 
-def test_links_stay_below_the_path_of_the_base_url(client: Any) -> None:
+def test_links_stay_under_the_path_of_the_base_url(client: Any) -> None:
     program = f"""
 import sys
 sys.path[:0] = {[path for path in sys.path if path]!r}
@@ -192,7 +194,7 @@ def test_window_report_lists_every_window_across_pages(client: Any) -> None:
     assert seen == [str(window) for window in range(450)]
 
 
-def test_page_of_an_unknown_replay_is_not_found_and_creates_no_ledger(
+def test_page_of_an_unknown_replay_returns_not_found_and_creates_no_ledger(
     client: Any,
     results: Path,
 ) -> None:
@@ -202,7 +204,7 @@ def test_page_of_an_unknown_replay_is_not_found_and_creates_no_ledger(
     assert not list(results.parent.glob("ledger*"))
 
 
-def test_missing_page_names_the_command_that_writes_it(client: Any) -> None:
+def test_missing_page_error_shows_the_command_that_writes_it(client: Any) -> None:
     answer = client.get("/rewindow/replays/r-2/report", headers=token("VIEWER"))
     assert answer.status_code == 404
     assert "check_windows" in answer.text
@@ -227,7 +229,7 @@ def test_path_cannot_leave_the_results_folder(client: Any, path: str) -> None:
 
 
 @pytest.mark.parametrize("replay", ["%3Cscript%3E", "a%2fb", "a b"])
-def test_replay_id_with_other_characters_is_rejected(client: Any, replay: str) -> None:
+def test_replay_id_with_invalid_characters_is_rejected(client: Any, replay: str) -> None:
     assert (
         client.get(f"/rewindow/replays/{replay}/report", headers=token("VIEWER")).status_code == 404
     )
@@ -237,12 +239,12 @@ def test_plugin_has_no_schema_page(client: Any) -> None:
     assert client.get("/rewindow/openapi.json").status_code in (401, 404)
 
 
-def test_inside_returns_only_files(results: Path) -> None:
+def test_path_lookup_in_the_results_folder_returns_only_files(results: Path) -> None:
     assert inside(results.resolve(), "quality") is None
     assert inside(results.resolve(), "quality/replays/r-1/delays.html") is not None
 
 
-def test_links_of_a_task_name_its_replay() -> None:
+def test_task_links_contain_the_replay_id() -> None:
     operator = RewindowSubmitOperator(task_id="replay_windows", job="replay", replay="r-2")
     found = [link.get_link(operator, ti_key=KEY) for link in REPLAY_LINKS]
     assert found == [f"/rewindow/replays/r-2/{page}" for page in PAGES]
@@ -314,7 +316,7 @@ TOLD = (
 
 
 @pytest.mark.parametrize("route", [*TOLD, "files/certificates/r-5--r-6-0123abcd.html"])
-def test_pages_of_a_replay_follow_the_rights_on_its_dag(
+def test_replay_pages_require_read_access_to_the_dag_of_the_replay(
     client: Any,
     of_a_team: Config,
     route: str,
@@ -336,7 +338,7 @@ def test_pages_of_a_replay_follow_the_rights_on_its_dag(
     "path",
     ["quality/findings/_delta_log/0.json", "certificates/x.html", "pages/../a", "x.html"],
 )
-def test_file_that_is_not_a_page_is_not_served(client: Any, results: Path, path: str) -> None:
+def test_plugin_serves_only_files_that_are_pages(client: Any, results: Path, path: str) -> None:
     (results / "x.html").write_text("x")
     (results / "certificates" / "x.html").write_text("x")
     assert client.get(f"/rewindow/files/{path}", headers=token("ADMIN")).status_code == 404

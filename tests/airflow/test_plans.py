@@ -112,7 +112,7 @@ def test_run_continues_its_open_replay() -> None:
     assert first.replay == again.replay == run_name(DAG, "open").replay_id("2026-03-01")
 
 
-def test_run_plans_a_new_replay_once_its_last_one_is_closed(settings: Config) -> None:
+def test_run_plans_a_new_replay_after_its_last_replay_is_closed(settings: Config) -> None:
     ledger = Ledger.open(settings.ledger_url)
     first = run_name(DAG, "closed").replay_id("2026-03-01")
     for replay_id in (first, f"{first}-2", f"{first}-3"):
@@ -124,7 +124,7 @@ def test_run_plans_a_new_replay_once_its_last_one_is_closed(settings: Config) ->
         ledger.replays.abandon(replay_id)
 
 
-def test_open_replay_of_another_mode_is_rejected_with_a_hint(settings: Config) -> None:
+def test_open_replay_with_a_different_mode_is_rejected_with_a_hint(settings: Config) -> None:
     replay = plan(context("modes")).replay
     with pytest.raises(AirflowFailException, match=f"rewindow abandon {replay}"):
         plan(context("modes", mode="at_least_once"))
@@ -132,7 +132,7 @@ def test_open_replay_of_another_mode_is_rejected_with_a_hint(settings: Config) -
     assert plan(context("modes", mode="at_least_once")).replay == f"{replay}-2"
 
 
-def test_open_replay_of_other_code_is_rejected_with_a_hint(settings: Config) -> None:
+def test_open_replay_with_different_code_is_rejected_with_a_hint(settings: Config) -> None:
     # Rules: W65
     # A clear after a fix must not publish what the old code computed.
     replay = plan(context("fixed")).replay
@@ -144,7 +144,7 @@ def test_open_replay_of_other_code_is_rejected_with_a_hint(settings: Config) -> 
     assert plan(context("fixed")).replay == f"{replay}-2"
 
 
-def test_filling_keeps_the_range_of_its_open_replay_after_more_was_recorded(
+def test_gap_filling_keeps_the_range_of_its_open_replay_after_new_recordings(
     settings: Config,
 ) -> None:
     def plan_filling() -> dict[str, Any]:
@@ -167,7 +167,9 @@ def test_filling_keeps_the_range_of_its_open_replay_after_more_was_recorded(
     assert plan_filling()["last"] == before["last"] + 1
 
 
-def test_stream_with_methods_is_filled_by_them_and_otherwise_with_timers(settings: Config) -> None:
+def test_stream_is_filled_with_its_configured_methods_or_with_timers_by_default(
+    settings: Config,
+) -> None:
     for fill, application in (
         ({"columns": {"page": "forward"}}, "filled_clicks"),
         (None, "heartbeat_clicks"),
@@ -180,7 +182,7 @@ def test_stream_with_methods_is_filled_by_them_and_otherwise_with_timers(setting
         )
 
 
-def test_initial_state_of_a_backfill_applies_only_where_no_earlier_state_was_published(
+def test_backfill_uses_the_initial_state_only_if_no_earlier_state_was_published(
     settings: Config,
 ) -> None:
     # Airflow passes the flag to every day of a backfill.
@@ -198,7 +200,7 @@ def test_initial_state_of_a_backfill_applies_only_where_no_earlier_state_was_pub
 
 
 @pytest.mark.parametrize("application", [None, "heartbeat_clicks"])
-def test_day_that_is_not_recorded_is_awaited_without_using_up_tries(
+def test_run_waits_for_an_unrecorded_day_without_using_up_tries(
     application: str | None,
     settings: Config,
 ) -> None:
@@ -213,7 +215,7 @@ def test_day_that_is_not_recorded_is_awaited_without_using_up_tries(
         plan(found | {"task_reschedule_count": WAITS_MAX})
 
 
-def test_day_that_is_not_sealed_to_its_end_is_awaited(settings: Config) -> None:
+def test_run_waits_for_a_day_that_is_not_completely_sealed(settings: Config) -> None:
     assert settings.file is not None
     text = settings.file.read_text()
     settings.file.write_text(
@@ -233,7 +235,7 @@ def form(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("range_as", ["times", "windows", "interval"])
-def test_first_day_is_limited_to_its_recorded_part(
+def test_first_day_is_limited_to_its_recorded_windows(
     range_as: str,
     settings: Config,
     caplog: pytest.LogCaptureFixture,
@@ -252,7 +254,7 @@ def test_first_day_is_limited_to_its_recorded_part(
     assert "2026-03-01T10:00:00Z to" in caplog.text
 
 
-def test_form_that_allows_missing_windows_replays_them_as_missing(settings: Config) -> None:
+def test_missing_windows_allowed_in_the_form_are_replayed_as_missing(settings: Config) -> None:
     first = int(FIRST_DAY.timestamp()) // 3600
     wanted = form(
         range_as="windows",
@@ -265,7 +267,7 @@ def test_form_that_allows_missing_windows_replays_them_as_missing(settings: Conf
     assert replay_requests.form_request(settings, wanted).first == first + 1000
 
 
-def test_report_of_gaps_states_how_many_rows_it_omits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gap_report_states_how_many_rows_it_omits(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     log = SimpleNamespace(
         info=lambda text, *values: lines.append(text % values),
@@ -280,7 +282,7 @@ def test_report_of_gaps_states_how_many_rows_it_omits(monkeypatch: pytest.Monkey
     assert lines[-2].startswith(left) and lines[-2].endswith("results/time/clicks.csv")
 
 
-def test_report_of_gaps_logs_longest_gaps_first_and_streams_that_ended_early(
+def test_gap_report_logs_the_longest_gaps_first_and_streams_that_ended_early(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
@@ -309,7 +311,7 @@ def test_report_of_gaps_logs_longest_gaps_first_and_streams_that_ended_early(
     assert told["silent"] == 1
 
 
-def test_report_of_gaps_is_written_as_a_page_and_a_table(settings: Config) -> None:
+def test_gap_report_is_written_as_a_page_and_a_table(settings: Config) -> None:
     told = steps.ReportGapsOperator(task_id="report_gaps", stream="clicks").execute({})  # type: ignore[arg-type]
     folder = settings.results / "time"
     assert "Time of clicks" in (folder / "clicks.html").read_text()
@@ -356,7 +358,7 @@ def plan_rest_by_form(run_id: str) -> dict[str, Any]:
     [plan_unpublished, plan_rest_by_form],
     ids=["asset", "form"],
 )
-def test_run_of_an_asset_or_a_form_plans_sealed_unpublished_windows(
+def test_run_triggered_by_an_asset_or_a_form_plans_sealed_unpublished_windows(
     plan_unpublished: Callable[[str], dict[str, Any]],
     settings: Config,
 ) -> None:
@@ -381,7 +383,7 @@ def test_run_of_an_asset_or_a_form_plans_sealed_unpublished_windows(
         plan_unpublished("asset_triggered__2")
 
 
-def test_replay_id_contains_the_day_that_it_computes() -> None:
+def test_replay_id_contains_the_day_that_the_replay_computes() -> None:
     today = "manual__2027-05-06T10:11:12+00:00"
     assert plan(context(today, 1)).replay.startswith("replay_daily-2026-03-02-")
     assert plan_unpublished(today.replace("manual", "asset_triggered"))["replay_id"].startswith(
@@ -389,7 +391,7 @@ def test_replay_id_contains_the_day_that_it_computes() -> None:
     )
 
 
-def test_run_finds_its_replay_after_its_range_has_changed(settings: Config) -> None:
+def test_run_finds_its_replay_after_the_range_has_changed(settings: Config) -> None:
     planned = plan_unpublished("asset_triggered__4")
     other = {"clicks_by_page.totals": None}
     first = planned["first"]
@@ -406,7 +408,9 @@ def test_run_finds_its_replay_after_its_range_has_changed(settings: Config) -> N
     )
 
 
-def test_run_of_an_asset_is_skipped_while_another_input_is_not_recorded(settings: Config) -> None:
+def test_asset_triggered_run_is_skipped_while_another_input_is_not_recorded(
+    settings: Config,
+) -> None:
     # The asset of the other stream will start another run.
     shutil.rmtree(settings.windows_table("clicks"))
     shutil.rmtree(settings.stream_table("clicks"))
@@ -414,7 +418,7 @@ def test_run_of_an_asset_is_skipped_while_another_input_is_not_recorded(settings
         plan_unpublished("asset_triggered__3")
 
 
-def test_parameter_that_the_dag_does_not_have_is_rejected() -> None:
+def test_parameter_unknown_to_the_dag_is_rejected() -> None:
     with pytest.raises(AirflowFailException, match='parameter "group_size" is unknown'):
         plan(context("misspelt", group_size=5))
 

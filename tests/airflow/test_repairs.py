@@ -123,7 +123,7 @@ def test_failed_repair_reports_the_last_lines_of_its_command(
     ("exit_code", "is_final"),
     [(65, True), (75, False), (-9, False), (137, False)],
 )
-def test_exit_code_of_a_repair_decides_whether_it_is_retried(
+def test_exit_code_of_a_repair_determines_whether_it_is_retried(
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
     exit_code: int,
@@ -155,7 +155,7 @@ def test_repair_ended_by_airflow_resumes_in_the_same_try(
         operator.execute(context)
 
 
-def test_repairs_run_after_every_publication_of_the_dag_unless_one_failed(
+def test_repairs_run_after_all_publications_of_the_dag_unless_one_failed(
     dags: Mapping[str, Any],
 ) -> None:
     found = dags["fill_heartbeat_gaps"].get_task("repair_windows")
@@ -165,7 +165,7 @@ def test_repairs_run_after_every_publication_of_the_dag_unless_one_failed(
 
 
 @pytest.mark.long
-def test_repair_run_publishes_late_tuples_once(
+def test_repair_run_publishes_late_tuples_exactly_once(
     airflow_database: None,
     tmp_path: Path,
     spark: SparkSession,

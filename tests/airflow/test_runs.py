@@ -48,7 +48,7 @@ def settings(recorded: Config, spark: SparkSession) -> Iterator[None]:
         yield
 
 
-def test_record_streams_seals_every_window_up_to_the_bound(recorded: Config) -> None:
+def test_record_streams_dag_seals_every_window_up_to_the_bound(recorded: Config) -> None:
     assert count(recorded.windows_table("clicks")) == 24 * DAYS
 
 
@@ -70,7 +70,7 @@ def first_day(dags: Mapping[str, Any], recorded: Config) -> Any:
 
 
 @pytest.mark.long
-def test_replay_windows_publishes_the_requested_range(first_day: Any, recorded: Config) -> None:
+def test_replay_windows_dag_publishes_the_requested_range(first_day: Any, recorded: Config) -> None:
     rows = query(
         f"select page, max(total) as total from t where window_id < {hour(1)} group by page order "
         "by page",
@@ -88,7 +88,7 @@ def test_replay_windows_publishes_the_requested_range(first_day: Any, recorded: 
     assert (report / "totals.windows.csv").is_file()
 
 
-def test_replay_daily_continues_from_the_state_of_the_day_before(
+def test_replay_daily_dag_starts_from_the_state_of_the_previous_day(
     dags: Mapping[str, Any],
     first_day: Any,
     recorded: Config,
@@ -114,7 +114,7 @@ def test_replay_daily_continues_from_the_state_of_the_day_before(
 
 
 @pytest.mark.long
-def test_growing_stream_is_followed_and_its_publication_is_an_asset(
+def test_dag_follows_a_growing_stream_and_emits_an_asset_on_publication(
     first_day: Any,
     recorded: Config,
     tmp_path: Path,
@@ -171,7 +171,7 @@ def published_event(stream: str) -> Any:
         )
 
 
-def test_replay_daily_skips_a_day_before_the_recording(
+def test_replay_daily_dag_skips_a_day_before_the_first_recorded_day(
     dags: Mapping[str, Any],
     recorded: Config,
 ) -> None:
@@ -179,7 +179,7 @@ def test_replay_daily_skips_a_day_before_the_recording(
     assert {instance.state for instance in run.get_task_instances()} == {"skipped"}
 
 
-def test_replay_daily_waits_for_the_recording_up_to_the_limit(
+def test_replay_daily_dag_waits_for_the_recording_up_to_the_limit(
     dags: Mapping[str, Any],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -200,7 +200,7 @@ def test_replay_daily_waits_for_the_recording_up_to_the_limit(
 
 
 @pytest.mark.long
-def test_fill_heartbeat_gaps_publishes_silent_hours_as_timers(
+def test_fill_heartbeat_gaps_dag_publishes_silent_hours_as_timers(
     dags: Mapping[str, Any],
     recorded: Config,
 ) -> None:
@@ -222,7 +222,7 @@ def test_fill_heartbeat_gaps_publishes_silent_hours_as_timers(
     assert {hour for page, hour in timers + data if page == "shop"} == set(range(24 * DAYS))
 
 
-def test_expectation_reports_builds_the_page_over_time_even_without_checks(
+def test_expectation_reports_dag_builds_the_time_page_even_without_checks(
     dags: Mapping[str, Any],
     recorded: Config,
 ) -> None:

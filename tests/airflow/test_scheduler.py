@@ -222,7 +222,7 @@ def airflow(project: Config) -> Iterator[LiveAirflow]:
         pytest.param("every_day", (), marks=pytest.mark.exhaustive),
     ],
 )
-def test_cleared_day_runs_and_twenty_later_ones_follow_in_order(
+def test_cleared_day_runs_again_and_twenty_later_days_follow_in_order(
     dag: str,
     marked: Sequence[int],
     airflow: LiveAirflow,
@@ -293,7 +293,7 @@ def test_backfill_continues_in_order_after_its_first_day_was_cleared(
     ]
 
 
-def test_day_that_waits_for_its_recording_does_not_block_an_earlier_one(
+def test_day_that_waits_for_its_recording_does_not_block_an_earlier_day(
     airflow: LiveAirflow,
     project: Config,
 ) -> None:
@@ -319,7 +319,7 @@ def test_day_that_waits_for_its_recording_does_not_block_an_earlier_one(
     assert done(project, "unsealed") == ["2026-01-01", "2026-01-01", "2026-01-02"]
 
 
-def test_recording_and_publishing_start_the_dag_that_follows_a_stream(
+def test_recording_or_publishing_a_stream_triggers_the_dag_that_follows_it(
     airflow: LiveAirflow,
     project: Config,
 ) -> None:
@@ -387,7 +387,9 @@ def test_publication_by_partition_starts_a_run_with_the_same_partition_key(
     assert key in [event["partition_key"] for event in published]
 
 
-def test_waiting_for_another_replay_uses_up_no_try(airflow: LiveAirflow, project: Config) -> None:
+def test_waiting_for_another_replay_does_not_use_up_a_try(
+    airflow: LiveAirflow, project: Config
+) -> None:
     (project.root / "held").touch()
     trigger(airflow, "held", START)
     airflow.until(
@@ -420,7 +422,7 @@ def test_task_ended_by_rewindow_down_resumes_in_the_same_try(
     assert instance_of(airflow, "told_to_end")["try_number"] == 1
 
 
-def test_containers_of_a_replay_are_instances_of_one_task(
+def test_containers_of_a_replay_are_mapped_instances_of_one_task(
     airflow: LiveAirflow,
     project: Config,
 ) -> None:
@@ -474,7 +476,7 @@ def instance_of(airflow: LiveAirflow, dag: str) -> dict[str, object]:
     return dict(instance)
 
 
-def test_task_outlives_the_scheduler_that_started_it(airflow: LiveAirflow, project: Config) -> None:
+def test_task_continues_after_the_scheduler_that_started_it_ends(airflow: LiveAirflow, project: Config) -> None:
     trigger(airflow, "long", START)
     airflow.until(lambda: len(list(project.root.glob("long-*.began"))) == 1, "the task has begun")
     [began] = project.root.glob("long-*.began")

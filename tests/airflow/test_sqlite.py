@@ -9,7 +9,7 @@ import pytest
 from rewindow.embedded.sqlite import create_metadata_engine
 
 
-def test_savepoint_in_the_airflow_database_waits_for_its_turn(tmp_path: Path) -> None:
+def test_savepoint_in_the_airflow_database_waits_for_the_write_lock(tmp_path: Path) -> None:
     # A reader that writes later in its savepoint would otherwise fail at once when overtaken.
     from sqlalchemy import text
     from sqlalchemy.exc import OperationalError

@@ -32,7 +32,7 @@ FORGED = [
 
 
 @pytest.mark.parametrize("text", FORGED)
-def test_text_of_a_user_is_shown_verbatim(text: str) -> None:
+def test_user_text_is_shown_verbatim(text: str) -> None:
     page = MarkdownIt("commonmark", {"html": True, "linkify": False}).render(
         question("r-1", "clicks", text)
     )
@@ -46,7 +46,7 @@ def test_text_of_a_user_is_shown_verbatim(text: str) -> None:
     assert "elsewhere" not in around
 
 
-def test_bidirectional_control_characters_are_not_shown_raw() -> None:
+def test_bidirectional_control_characters_are_escaped() -> None:
     assert "\u202e" not in question("r-1", "clicks", "harmless \u202etxet")
 
 
@@ -58,7 +58,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     return Config.load(file)
 
 
-def test_approver_reads_what_the_publication_would_have_to_accept(config: Config) -> None:
+def test_approver_sees_the_objections_that_the_publication_must_accept(config: Config) -> None:
     simple(config, "good", 100, 109, publishable=True, outputs=("ranks",))
     publish(config, "good")
     stage_lossy(config, "lossy")
@@ -74,7 +74,7 @@ def test_approver_reads_what_the_publication_would_have_to_accept(config: Config
     assert "will reject it" not in question("good", "app", "a drill", objections("good"))
 
 
-def test_approval_question_is_not_a_template(
+def test_approval_question_is_not_rendered_as_a_template(
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

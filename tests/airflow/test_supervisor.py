@@ -81,7 +81,7 @@ def running(config: Config, port: int) -> Iterator[tuple[supervisor.Running, flo
 
 
 @pytest.mark.recovery_matrix
-def test_airflow_starts_restarts_after_kills_reports_unhealthy_components_and_stops_cleanly(
+def test_supervisor_restarts_killed_airflow_components_and_stops_cleanly(
     running: tuple[supervisor.Running, float],
     config: Config,
     port: int,
@@ -391,7 +391,7 @@ def _load_factor() -> float:
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
-def test_port_in_use_is_rejected_and_nothing_is_started(tmp_path: Path) -> None:
+def test_port_in_use_is_rejected_before_anything_is_started(tmp_path: Path) -> None:
     config = Config.load(state=tmp_path)
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
@@ -410,7 +410,7 @@ def test_port_in_use_is_rejected_and_nothing_is_started(tmp_path: Path) -> None:
     assert not supervisor.down(config)
 
 
-def test_port_out_of_range_is_bad_input(tmp_path: Path) -> None:
+def test_port_out_of_range_is_reported_as_bad_input(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="port must be from 1 to 65535"):
         supervisor.up(Config.load(state=tmp_path), port=70000)
 
@@ -426,7 +426,7 @@ def test_secrets_survive_a_restart(tmp_path: Path) -> None:
     assert all(first[name] == second[name] for name in keys)
 
 
-def test_folder_without_dags_uses_those_of_the_checkout(tmp_path: Path) -> None:
+def test_dags_of_the_checkout_are_used_if_the_folder_contains_none(tmp_path: Path) -> None:
     (tmp_path / "rewindow.toml").touch()
     config = Config.load(tmp_path / "rewindow.toml")
     assert dags_folder(config) == ROOT / "dags"

@@ -43,7 +43,7 @@ def test_operators_of_one_mode_share_a_container() -> None:
     ]
 
 
-def test_graph_is_cut_where_modes_differ() -> None:
+def test_graph_is_split_between_operators_with_different_modes() -> None:
     # Rules: R3, X53
     assert parts(chain("at_least_once", None, "at_most_once")) == [
         ("a", "at_least_once", "a"),
@@ -52,7 +52,7 @@ def test_graph_is_cut_where_modes_differ() -> None:
     ]
 
 
-def test_graph_is_cut_where_container_names_differ() -> None:
+def test_graph_is_split_between_operators_with_different_container_names() -> None:
     assert parts(chain(None, None, None, containers=(None, "mid", None))) == [
         ("a", "exactly_once", "a"),
         ("mid", "exactly_once", "b"),
@@ -60,7 +60,7 @@ def test_graph_is_cut_where_container_names_differ() -> None:
     ]
 
 
-def test_containers_that_would_wait_for_each_other_are_split() -> None:
+def test_containers_that_would_wait_for_each_other_are_split_up() -> None:
     # A exactly once feeds B at least once and C exactly once; B feeds C.
     app = Application("loop", window="1 hour")
     a = app.add("a", Pass(), a=app.input("s"))
@@ -73,7 +73,7 @@ def test_containers_that_would_wait_for_each_other_are_split() -> None:
     ]
 
 
-def test_unnamed_container_does_not_take_the_name_of_another_one() -> None:
+def test_unnamed_container_does_not_reuse_the_name_of_another_container() -> None:
     assert parts(chain(None, None, containers=(None, "a"))) == [
         ("a-2", "exactly_once", "a"),
         ("a", "exactly_once", "b"),
@@ -81,7 +81,7 @@ def test_unnamed_container_does_not_take_the_name_of_another_one() -> None:
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_containers_of_random_graphs_are_in_order_and_of_one_mode(seed: int) -> None:
+def test_containers_of_random_graphs_are_ordered_and_have_a_single_mode(seed: int) -> None:
     # Rules: X53
     chosen = random.Random(seed)
     names = [f"op{place}" for place in range(chosen.randint(2, 9))]
@@ -100,7 +100,7 @@ def test_containers_of_random_graphs_are_in_order_and_of_one_mode(seed: int) -> 
         assert set(one.after) <= {other.name for other in found[:number]}
 
 
-def test_unset_mode_is_the_default_or_at_most_once_downstream_of_it() -> None:
+def test_unset_mode_is_the_default_except_downstream_of_at_most_once() -> None:
     # Rules: X5, X6, R40
     found = resolve({"a": None, "b": AMO, "c": None}, {"b": ["a"], "c": ["b"]}, ALO)
     assert dict(found.modes) == {"a": ALO, "b": AMO, "c": AMO}
@@ -110,7 +110,9 @@ def test_unset_mode_is_the_default_or_at_most_once_downstream_of_it() -> None:
 
 @pytest.mark.parametrize("upstream", MODES.values())
 @pytest.mark.parametrize("downstream", MODES.values())
-def test_only_at_most_once_may_read_at_most_once(upstream: Mode, downstream: Mode) -> None:
+def test_only_at_most_once_operators_may_read_at_most_once_outputs(
+    upstream: Mode, downstream: Mode
+) -> None:
     # Rules: R39
     found = resolve({"a": upstream, "b": downstream}, {"b": ["a"]}, EO)
     refused = upstream is AMO and downstream is not AMO
@@ -118,14 +120,14 @@ def test_only_at_most_once_may_read_at_most_once(upstream: Mode, downstream: Mod
     assert list(map(str, found.refused)) == expected
 
 
-def test_operators_that_recover_together_have_one_mode() -> None:
+def test_operators_in_one_container_must_have_the_same_mode() -> None:
     # Rules: X53
     app = chain("exactly_once", "at_least_once", containers=("one", "one"))
     assert rules(app) == ["X53"]
     assert rules(chain(None, containers=("no/folder",))) == ["X53"]
 
 
-def test_part_has_its_operators_and_the_ports_that_others_read() -> None:
+def test_container_part_has_its_operators_and_the_ports_read_by_other_parts() -> None:
     # Rules: X53
     app = chain(None, "at_least_once", None)
     part = app.part(["b"])
@@ -138,7 +140,7 @@ def test_part_has_its_operators_and_the_ports_that_others_read() -> None:
     assert [node.name for node in app.part(["c", "b"]).order()] == ["b", "c"]
 
 
-def test_stream_has_ended_where_all_streams_before_the_cut_have() -> None:
+def test_cut_stream_has_ended_when_all_its_upstream_streams_have_ended() -> None:
     # Rules: X21
     part = chain(None, "at_least_once").part(["b"])
     assert part.ends({"a.out": 7}) == {"b": 7}

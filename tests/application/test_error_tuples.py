@@ -13,7 +13,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "error_tuples.md"
 
 
 @pytest.mark.parametrize("reason", [*REASONS, "unknown_country", "x", "http_404", "a" * 40])
-def test_reason_that_is_a_name_in_lower_case_is_accepted(reason: str) -> None:
+def test_error_reason_in_lower_case_is_accepted(reason: str) -> None:
     # Rules: O68, X14
     check_reasons([reason], "shop.rejected")
 
@@ -22,7 +22,9 @@ def test_reason_that_is_a_name_in_lower_case_is_accepted(reason: str) -> None:
     "reason",
     ["", "No", "no idea", "404", "_late", "late\n", "late-tuple", "a" * 41, "é", None, 7],
 )
-def test_reason_that_is_not_a_name_is_rejected_with_port_and_built_in_list(reason: object) -> None:
+def test_invalid_error_reason_is_rejected_with_its_port_and_the_built_in_reasons(
+    reason: object,
+) -> None:
     # Rules: O68, X14
     with pytest.raises(InputError, match='on port "shop.rejected" is not a name') as caught:
         check_reasons(["late", reason], "shop.rejected")

@@ -207,7 +207,7 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
 
 
 @pytest.mark.parametrize(("rule", "spoil", "message"), FAULTS)
-def test_violated_rule_is_reported_with_operator_port_value_reason_and_advice(
+def test_violation_message_contains_operator_port_value_reason_and_advice(
     rule: str,
     spoil: Callable[[Application], object],
     message: str,
@@ -220,7 +220,7 @@ def test_violated_rule_is_reported_with_operator_port_value_reason_and_advice(
     assert ADVICE[rule].endswith(".")
 
 
-def test_every_launch_rule_has_a_message_and_advice() -> None:
+def test_every_launch_validation_rule_has_a_message_and_advice() -> None:
     reported = set(
         re.findall(
             r'Violation\(\s*"([A-Z]\d+)"',

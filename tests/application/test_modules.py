@@ -78,7 +78,7 @@ def told(app: Application) -> list[tuple[str, str]]:
     return [(found.rule, str(found)) for found in find_violations(app)]
 
 
-def test_module_expands_to_the_operators_that_it_adds() -> None:
+def test_module_is_expanded_to_its_operators() -> None:
     # Rules: O10, X50
     app = application()
     assert list(app.nodes) == ["clean.split", "clean.doubled"]
@@ -89,7 +89,7 @@ def test_module_expands_to_the_operators_that_it_adds() -> None:
     assert found["result"] == [(0, "a", 6), (1, "a", 8)]
 
 
-def test_modules_nest_and_end_streams_like_operators() -> None:
+def test_nested_modules_work_and_modules_end_streams_like_operators() -> None:
     app = Application("modular", window="1 hour")
     once = app.module("outer", doubled_twice, rows=app.input("rows"))
     app.output("result", app.add("last", Doubled(), rows=once), key=["key"])
@@ -98,14 +98,14 @@ def test_modules_nest_and_end_streams_like_operators() -> None:
     assert told(app) == []
 
 
-def test_input_port_of_a_module_may_stay_open() -> None:
+def test_input_port_of_a_module_may_be_unconnected() -> None:
     app = Application("modular", window="1 hour")
     rows = app.input("rows")
     assert list(app.module("a", cleaned, rows=rows).ports) == ["low", "high"]
     assert list(app.module("b", cleaned, rows=rows, twice=rows).ports) == ["low", "high", "more"]
 
 
-def test_properties_of_a_module_are_set_by_the_names_of_its_operators() -> None:
+def test_module_properties_are_set_by_operator_name() -> None:
     app = application()
     apply_overrides(app, overrides_from({"clean.split.limit": "2"}, "--set"))
     split = app.nodes["clean.split"].operator
@@ -128,7 +128,7 @@ def test_properties_of_a_module_are_set_by_the_names_of_its_operators() -> None:
         ),
     ],
 )
-def test_module_with_unfed_inputs_is_reported_by_name_and_adds_nothing(
+def test_module_with_unconnected_inputs_is_reported_by_name_and_adds_nothing(
     feeds: dict[str, str],
     rule: str,
     words: str,
@@ -149,7 +149,7 @@ def test_unknown_port_of_a_module_is_reported() -> None:
     assert "clean.middle" in found
 
 
-def test_names_of_modules_are_validated() -> None:
+def test_module_names_are_validated() -> None:
     app = Application("modular", window="1 hour")
     clean = app.module("cl-ean", cleaned, rows=app.input("rows"))
     app.output("result", clean["low"], key=["key"])

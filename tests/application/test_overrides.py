@@ -47,7 +47,7 @@ def shown(app: Application) -> dict[str, tuple[object, str]]:
     return {one.name: (one.value, one.source) for one in operator.properties}
 
 
-def test_more_specific_source_wins_and_each_value_records_its_source() -> None:
+def test_more_specific_override_wins_and_each_value_records_its_source() -> None:
     # Rules: O28
     # The order is: class < code < rewindow.toml < --set < form.
     app = build(least=2, share=0.1, keys=("b",))
@@ -81,7 +81,7 @@ def test_more_specific_source_wins_and_each_value_records_its_source() -> None:
         ("lateness", "3 h", "3 h"),
     ],
 )
-def test_text_is_read_as_the_type_of_its_property_or_as_json(
+def test_override_text_is_parsed_as_the_type_of_its_property_or_as_json(
     name: str,
     text: str,
     value: object,
@@ -142,7 +142,7 @@ def test_all_wrong_overrides_are_reported_together() -> None:
     ]
 
 
-def test_property_without_an_operator_is_rejected_by_name() -> None:
+def test_property_of_an_unknown_operator_is_rejected_by_name() -> None:
     with pytest.raises(InputError, match='property "least" lacks the name of its operator'):
         overrides_from({"least": "1"}, OPTION)
 
@@ -160,7 +160,7 @@ def rejecting() -> Application:
     return app
 
 
-def test_error_port_has_its_own_bound() -> None:
+def test_error_port_has_a_separate_tuple_limit() -> None:
     # Rules: O28, O71
     app = rejecting()
     assert shown(app) == {"bad.errors_max": (7, "code")}
@@ -178,7 +178,7 @@ def test_error_port_has_its_own_bound() -> None:
     assert [one.path for one in app.given] == ["part.split.bad.errors_max"]
 
 
-def test_stream_of_an_output_has_attributes_that_override_the_code() -> None:
+def test_output_stream_attributes_can_be_overridden() -> None:
     # Rules: O28
     app = build()
     apply_overrides(
@@ -197,7 +197,7 @@ def test_stream_of_an_output_has_attributes_that_override_the_code() -> None:
     assert (found.tolerance, found.sorted_by, found.suite) == (0.5, ("x",), "mine")
 
 
-def test_wrong_attributes_of_ports_and_streams_name_operator_port_and_attribute() -> None:
+def test_invalid_port_and_stream_attributes_are_reported_with_operator_and_port() -> None:
     # Rules: O30
     app = rejecting()
     given = {
@@ -230,7 +230,7 @@ def test_wrong_attributes_of_ports_and_streams_name_operator_port_and_attribute(
     assert app.nodes["part.split"].error_bound("bad") == 7
 
 
-def test_bound_in_code_must_be_of_an_error_port_and_not_negative() -> None:
+def test_tuple_limit_in_code_must_be_nonnegative_and_on_an_error_port() -> None:
     class Odd(FrameOperator):
         inputs: ClassVar = {"rows": InputPort(X)}
         outputs: ClassVar = {

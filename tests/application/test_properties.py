@@ -107,7 +107,7 @@ def violations(operator: FrameOperator) -> list[tuple[str, str]]:
         {"comparison": "lte"},
     ],
 )
-def test_valid_values_are_accepted(given: dict[str, Any]) -> None:
+def test_valid_property_values_are_accepted(given: dict[str, Any]) -> None:
     assert violations(Checked(**given)) == []
 
 
@@ -132,7 +132,9 @@ def test_valid_values_are_accepted(given: dict[str, Any]) -> None:
         ({"nosuch": 1}, "nosuch = 1"),
     ],
 )
-def test_invalid_values_are_named_with_path_and_value(given: dict[str, Any], value: str) -> None:
+def test_invalid_property_values_are_reported_with_path_and_value(
+    given: dict[str, Any], value: str
+) -> None:
     # Rules: O53
     # A pattern must match the whole text, in lists and nested objects too.
     assert [row[0] for row in violations(Checked(**given))] == [value]
@@ -144,7 +146,7 @@ def test_message_of_a_custom_validator_is_shown_unchanged() -> None:
     assert violations(Checked(low=2))[0][1] == "low must not be above limit"
 
 
-def test_defaults_are_checked() -> None:
+def test_default_property_values_are_validated() -> None:
     # Rules: O53
     class Wrong(Checked):
         limit: int = Field(10, le=9)
@@ -153,7 +155,7 @@ def test_defaults_are_checked() -> None:
     assert [row[0] for row in violations(Wrong())] == ["code = 'a1'", "limit = 10"]
 
 
-def test_property_that_is_set_later_is_converted_and_checked_at_launch() -> None:
+def test_property_set_after_construction_is_converted_and_validated_at_launch() -> None:
     # Rules: O53
     operator = Checked()
     operator.set_properties(limit="4")
@@ -166,14 +168,14 @@ def test_property_that_is_set_later_is_converted_and_checked_at_launch() -> None
     assert violations(operator)[0][1] == "low must not be above limit"
 
 
-def test_property_cannot_be_assigned_directly_and_stays_unchanged() -> None:
+def test_direct_assignment_of_a_property_is_rejected_without_a_change() -> None:
     operator = Checked()
     with pytest.raises(ValidationError, match="frozen"):
         operator.limit = 4  # type: ignore[misc]
     assert operator.limit == 1
 
 
-def test_correcting_an_initially_wrong_property_still_reports_the_other_violations() -> None:
+def test_correcting_one_invalid_property_still_reports_the_other_violations() -> None:
     # Rules: O53, O60
     operator = Checked(limit=10, code=None, inner={"most": 6})
     operator.set_properties(limit="4")
@@ -191,7 +193,7 @@ def test_correcting_an_initially_wrong_property_still_reports_the_other_violatio
     assert violations(lacking) == []
 
 
-def test_setting_one_property_leaves_the_others() -> None:
+def test_setting_one_property_does_not_change_other_properties() -> None:
     operator = Timed(wait="2 minutes", words=["a"])
     copied = operator.model_copy()
     operator.set_properties(limit=4)
@@ -199,7 +201,7 @@ def test_setting_one_property_leaves_the_others() -> None:
     assert (copied.limit, Timed().wait) == (1, 60_000_000)
 
 
-def test_unreadable_duration_in_a_validator_is_a_violation() -> None:
+def test_invalid_duration_in_a_validator_is_reported_as_a_violation() -> None:
     # Rules: O60
     assert violations(Timed(wait="2 minutes")) == []
     assert violations(Timed(wait="soon"))[0] == (
@@ -236,7 +238,7 @@ class ByColumns(FrameOperator):
     ("given", "value"),
     [({}, "columns = {}"), ({"columns": [1]}, "columns.0 = 1")],
 )
-def test_ports_that_depend_on_a_wrong_property_do_not_hide_other_violations(
+def test_ports_that_depend_on_an_invalid_property_do_not_hide_other_violations(
     given: dict[str, Any],
     value: str,
 ) -> None:

@@ -91,7 +91,7 @@ def test_valid_application_has_no_violation_and_runs_nothing() -> None:
     assert rules(good(), recorded={"s": X}) == []
 
 
-def test_stream_has_one_writing_port_and_any_number_of_reading_ports() -> None:
+def test_stream_has_exactly_one_writer_port_and_any_number_of_reader_ports() -> None:
     # Rules: O17
     app = good()
     first = app.add("again", Pass(), a=app.input("s"))
@@ -166,13 +166,13 @@ def test_all_violations_are_reported_together_ordered_by_operator_and_rule() -> 
         ("X47", lambda app: app.add("k", Keyless(), a=PortHandle(None, "s"))),
     ],
 )
-def test_each_rule_is_reported_alone_for_a_single_fault(rule: str, spoil: object) -> None:
+def test_single_fault_is_reported_as_exactly_one_violation(rule: str, spoil: object) -> None:
     app = good()
     spoil(app)  # type: ignore[operator]
     assert rules(app) == [rule]
 
 
-def test_cycle_is_allowed_only_through_a_delay_operator() -> None:
+def test_cycle_without_a_delay_operator_is_rejected() -> None:
     # Rules: O51
     class Around(DelayOperator):
         columns: ClassVar = X
@@ -210,7 +210,7 @@ def test_cycle_is_allowed_only_through_a_delay_operator() -> None:
     assert rules(app) == ["O51"]
 
 
-def test_modes_are_checked_on_the_back_edge_of_a_cycle_too() -> None:
+def test_modes_are_also_validated_on_the_back_edge_of_a_cycle() -> None:
     # Rules: R41
     class Around(DelayOperator):
         columns: ClassVar = X
@@ -238,7 +238,7 @@ def test_modes_are_checked_on_the_back_edge_of_a_cycle_too() -> None:
     ] == [("R39", "count", "b")]
 
 
-def test_method_with_an_old_name_is_rejected() -> None:
+def test_callback_method_with_an_old_name_is_rejected() -> None:
     # Rules: R13
     # The old `skipped` is `state_after_skip` today; nothing would call the old one.
     class Old(Pass):
@@ -250,7 +250,7 @@ def test_method_with_an_old_name_is_rejected() -> None:
     assert rules(app) == ["R13"]
 
 
-def test_one_instance_under_two_names_is_rejected() -> None:
+def test_operator_instance_added_under_two_names_is_rejected() -> None:
     # Rules: X12
     app = Application("twice", window="1 s")
     shared = Pass()
@@ -264,7 +264,7 @@ def test_one_instance_under_two_names_is_rejected() -> None:
     assert (violation.operator, violation.value) == ("two", "Pass") and '"one"' in violation.message
 
 
-def test_violations_are_ordered_by_the_number_of_their_rule() -> None:
+def test_violations_are_ordered_by_rule_number() -> None:
     # Rules: O60, O9, O12
     class Rootless(FrameOperator):
         outputs: ClassVar = {"out": OutputPort(X)}
@@ -274,7 +274,7 @@ def test_violations_are_ordered_by_the_number_of_their_rule() -> None:
     assert rules(app) == ["O9", "O12"]
 
 
-def test_rejected_duplicate_leaves_the_graph_unchanged() -> None:
+def test_rejected_duplicate_operator_leaves_the_graph_unchanged() -> None:
     # Rules: O49
     app = good()
     app.input("s", X)
@@ -294,13 +294,13 @@ def test_identical_declaration_may_be_repeated() -> None:
     assert rules(app) == [] and app.streams["s"] == X
 
 
-def test_recorded_stream_of_the_wrong_type_is_rejected() -> None:
+def test_recorded_stream_with_a_wrong_column_type_is_rejected() -> None:
     # Rules: O13, O44
     assert rules(good(), recorded={"s": pa.schema([("x", pa.string())])}) == ["O13"]
     assert rules(good(), recorded={"s": pa.schema([("x", pa.int64()), ("y", pa.string())])}) == []
 
 
-def test_recorded_stream_of_another_schema_than_declared_is_rejected() -> None:
+def test_recorded_stream_with_an_undeclared_schema_is_rejected() -> None:
     # Rules: O13
     app = good()
     app.input("s", pa.schema([("x", pa.int64()), ("y", pa.string()), ("z", pa.int64())]))
@@ -313,7 +313,7 @@ def test_recorded_stream_of_another_schema_than_declared_is_rejected() -> None:
     assert rules(app) == []
 
 
-def test_at_most_once_may_not_feed_another_mode() -> None:
+def test_at_most_once_operator_upstream_of_another_mode_is_rejected() -> None:
     # Rules: R39, R40, X6
     app = good()
     first = app.add("amo", Pass(), mode="at_most_once", a=PortHandle(None, "s"))
@@ -323,7 +323,7 @@ def test_at_most_once_may_not_feed_another_mode() -> None:
     assert "R39" in rules(app, Mode.AT_MOST_ONCE)
 
 
-def test_columns_reserved_for_the_table_are_rejected_ignoring_case() -> None:
+def test_reserved_column_names_are_rejected_case_insensitively() -> None:
     # Rules: O13
     class Odd(Pass):
         outputs: ClassVar = {

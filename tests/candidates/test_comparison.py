@@ -56,7 +56,7 @@ def edited(folder: Path, old: str, new: str) -> str:
     return str(folder / "anew.py")
 
 
-def test_first_difference_is_named_by_window_operator_and_port_with_rows(
+def test_first_difference_is_reported_with_window_operator_port_and_rows(
     comparing: Compare,
     recorded: Project,
     tmp_path: Path,
@@ -125,7 +125,7 @@ def test_candidate_runs_alongside_other_replays_and_is_never_published(
     assert window_life(config, "totals", str(FIRST)).replay == "base"
 
 
-def test_both_versions_of_the_code_are_computed_on_the_same_sample_of_keys(
+def test_both_code_versions_run_on_the_same_sample_of_keys(
     comparing: Compare,
     recorded: Project,
 ) -> None:
@@ -163,7 +163,7 @@ def test_both_versions_of_the_code_are_computed_on_the_same_sample_of_keys(
         ({"keys": 0.5, "key": ["key"]}, "requires new code to compare with"),
     ],
 )
-def test_incomparable_versions_are_rejected_before_anything_runs(
+def test_versions_that_cannot_be_compared_are_rejected_before_anything_runs(
     recorded: Project,
     how: dict[str, Any],
     said: str,

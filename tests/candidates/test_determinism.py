@@ -76,7 +76,7 @@ def test_deterministic_application_is_verified_and_its_seed_is_reported(
 
 @pytest.mark.long
 @pytest.mark.usefixtures("here")
-def test_application_with_a_declared_mode_is_verified_in_that_mode(
+def test_application_is_verified_in_its_declared_mode(
     project: Project,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -108,7 +108,7 @@ def test_application_that_depends_on_grouping_is_detected(project: Project) -> N
     ("fault", "said"),
     [("order", "depends on the order of rows"), ("chance", "differs when it is computed again")],
 )
-def test_faulty_operator_is_named_even_when_it_is_not_an_output(
+def test_faulty_operator_is_reported_even_if_it_is_not_an_output(
     project: Project,
     fault: str,
     said: str,

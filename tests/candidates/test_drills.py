@@ -87,7 +87,7 @@ def test_drill_shows_the_cost_of_a_kill_in_each_mode(
 
 @pytest.mark.long
 @pytest.mark.usefixtures("here")
-def test_drill_reports_a_promise_that_is_broken_and_keeps_the_candidates(
+def test_drill_reports_a_broken_guarantee_and_keeps_the_candidates(
     config: Config,
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
@@ -129,7 +129,7 @@ def test_drill_kills_jobs_of_several_containers(
     assert len({kill["container"] for kill in report["kills"]}) > 1
 
 
-def test_stopped_drill_deletes_its_candidates_and_names_none(
+def test_interrupted_drill_deletes_its_candidates_and_reports_none(
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -163,7 +163,7 @@ def test_every_step_of_every_container_is_a_crash_point(config: Config) -> None:
 
 
 @pytest.mark.parametrize("windows", [3, 7, 13])
-def test_kills_are_drawn_only_in_groups_that_exist(config: Config, windows: int) -> None:
+def test_random_kills_are_chosen_only_in_existing_groups(config: Config, windows: int) -> None:
     request = ReplayRequest("totals", last=FIRST + windows - 1)
     plan = draft_plan(config, recent_request(config, request, windows)).plan
     last = math.ceil(windows / math.ceil(windows / GROUPS))
@@ -194,7 +194,7 @@ def test_drill_is_rejected_unless_the_settings_allow_it(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_drill_rejects_what_it_cannot_do(
+def test_drill_rejects_unsupported_requests(
     config: Config,
     options: dict[str, object],
     words: str,
@@ -206,7 +206,7 @@ def test_drill_rejects_what_it_cannot_do(
 
 @pytest.mark.long
 @pytest.mark.usefixtures("here")
-def test_drill_takes_windows_after_the_newest_published_state_before_the_last_windows(
+def test_drill_uses_windows_after_the_newest_published_state(
     config: Config,
 ) -> None:
     for first, last in ((FIRST, FIRST + 9), (FIRST + 10, FIRST + WINDOWS - 1)):
@@ -219,7 +219,7 @@ def test_drill_takes_windows_after_the_newest_published_state_before_the_last_wi
 
 
 @pytest.mark.long
-def test_drill_reports_windows_that_differ_from_the_undisturbed_candidate(
+def test_drill_reports_windows_that_differ_from_the_candidate_without_kills(
     config: Config,
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,

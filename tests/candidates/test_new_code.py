@@ -48,7 +48,7 @@ def test_revision_restores_the_committed_folder_with_its_imported_modules(
     assert (repository.applications[0] / "helpers" / "rates.py").read_text() == "NEWEST = 3\n"
 
 
-def test_file_with_any_name_is_the_application_and_imports_from_its_folder(
+def test_application_file_can_have_any_name_and_imports_from_its_folder(
     repository: Config,
     tmp_path: Path,
 ) -> None:

@@ -65,7 +65,7 @@ def test_digest_of_seals_does_not_depend_on_chunking(rows: list[tuple], chunk: i
     assert seals_digest(table) == hashlib.sha256(naive).hexdigest()[:32]
 
 
-def test_equal_replays_are_certified_without_reading_their_data(config: Config) -> None:
+def test_replays_with_equal_digests_are_certified_without_reading_their_data(config: Config) -> None:
     # Rules: O137
     simple(config, "a", 100, 119)
     simple(config, "b", 100, 119)
@@ -78,7 +78,7 @@ def test_equal_replays_are_certified_without_reading_their_data(config: Config) 
     assert output(certificate, "ranks").classes["equal"] == 20
 
 
-def test_certificate_is_kept_as_json_and_as_a_self_contained_page(config: Config) -> None:
+def test_certificate_is_stored_as_json_and_as_a_self_contained_page(config: Config) -> None:
     simple(config, "a", 100, 119)
     simple(config, "b", 100, 119, plus=3)
     first, again = (write_certificate(config, certify(config, "a", "b")) for _ in range(2))
@@ -94,7 +94,7 @@ def test_certificate_is_kept_as_json_and_as_a_self_contained_page(config: Config
     )
 
 
-def test_changes_are_summarized_per_column_over_rows_matched_by_key(config: Config) -> None:
+def test_changes_are_summarized_per_column_for_rows_matched_by_key(config: Config) -> None:
     simple(config, "a", 100, 119)
     fixed = rows_of(range(100, 120))
     fixed["ranks"][105][0]["minutes"] += 7
@@ -112,7 +112,7 @@ def test_changes_are_summarized_per_column_over_rows_matched_by_key(config: Conf
     assert certificate.verdict == DIFFERENT
 
 
-def test_report_starts_with_the_first_window_and_the_first_output_of_the_plan(
+def test_report_starts_with_the_first_window_and_first_output_of_the_plan(
     config: Config,
 ) -> None:
     # Rules: O140
@@ -130,7 +130,7 @@ def test_report_starts_with_the_first_window_and_the_first_output_of_the_plan(
     ] == [-1]
 
 
-def test_first_difference_lists_twenty_rows_of_each_side(config: Config) -> None:
+def test_first_difference_shows_at_most_twenty_rows_per_side(config: Config) -> None:
     # Rules: O140
     def carriers(minutes: int) -> dict[str, dict[int, list[Row]]]:
         rows = rows_of(range(100, 120))
@@ -149,7 +149,7 @@ def test_first_difference_lists_twenty_rows_of_each_side(config: Config) -> None
     assert [row["carrier"] for row in first["rows_b"]] == twenty
 
 
-def test_windows_that_only_one_side_has_are_differences(config: Config) -> None:
+def test_windows_missing_on_one_side_are_differences(config: Config) -> None:
     # Rules: O139
     simple(config, "a", 100, 119)
     simple(config, "b", 100, 115)
@@ -168,7 +168,7 @@ def half_run(config: Config, replay_id: str, last: int) -> None:
     replay.end(ledger=False)
 
 
-def test_windows_that_neither_side_has_are_differences(config: Config) -> None:
+def test_windows_missing_on_both_sides_are_differences(config: Config) -> None:
     half_run(config, "a", 109)
     half_run(config, "b", 109)
     certificate = certify(config, "a", "b")
@@ -218,7 +218,7 @@ def test_range_without_a_window_on_either_side_is_rejected(config: Config) -> No
     assert certify(config, "a", "planned").verdict == DIFFERENT
 
 
-def test_purged_replay_is_still_certified_by_its_digests(config: Config) -> None:
+def test_purged_replay_can_still_be_certified_by_its_digests(config: Config) -> None:
     simple(config, "a", 100, 119)
     simple(config, "b", 100, 119)
     simple(config, "c", 100, 119, plus=1)
@@ -231,7 +231,7 @@ def test_purged_replay_is_still_certified_by_its_digests(config: Config) -> None
     assert any("were purged" in note for note in certificate.notes)
 
 
-def test_empty_window_and_missing_window_differ(config: Config) -> None:
+def test_empty_window_differs_from_a_missing_window(config: Config) -> None:
     # Window 104 of delays is empty in a (sealed with no tuple) and not sealed in b.
     simple(config, "a", 100, 107)
     b = StagedReplay(config, "b", 100, 107)
@@ -261,7 +261,7 @@ def test_only_floats_are_compared_within_the_tolerance(config: Config) -> None:
 
 
 @pytest.mark.parametrize("factor", [1 + 1e-12, 1.1])
-def test_floats_in_arrays_are_compared_within_the_tolerance_too(
+def test_floats_in_arrays_are_also_compared_within_the_tolerance(
     factor: float,
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
@@ -301,7 +301,7 @@ def test_nan_equals_only_nan(config: Config) -> None:
         assert certify(config, "b", "c", tolerance=tolerance).verdict == EQUAL
 
 
-def test_tolerance_of_the_reference_applies(config: Config) -> None:
+def test_tolerance_of_the_reference_replay_is_used(config: Config) -> None:
     # Rules: R85
     # A candidate cannot pass by declaring a larger tolerance.
     rows = rows_of(range(100, 104))
@@ -322,7 +322,7 @@ def test_tolerance_of_the_reference_applies(config: Config) -> None:
     assert certify(config, "b", "a").verdict == EQUAL_WITHIN_TOLERANCE
 
 
-def test_table_altered_after_its_windows_were_sealed_does_not_pass(config: Config) -> None:
+def test_table_altered_after_sealing_fails_certification(config: Config) -> None:
     simple(config, "a", 100, 103)
     b = StagedReplay(config, "b", 100, 103, digests=lambda output, schema, rows: ("another", None))
     b.group(100, 103, rows_of(range(100, 104)), state=state_of(0)).end(ledger=False)
@@ -341,7 +341,7 @@ def at_least_once(config: Config) -> None:
     replay.end(epoch=2, ledger=False)
 
 
-def test_repeats_of_at_least_once_show_only_in_raw_and_after_its_checkpoint(config: Config) -> None:
+def test_at_least_once_repeats_appear_only_in_raw_rows_after_the_checkpoint(config: Config) -> None:
     # Rules: R51
     simple(config, "a", 100, 119)
     at_least_once(config)
@@ -370,7 +370,7 @@ def at_most_once(config: Config, wrong: int) -> None:
     replay.end(epoch=2, ledger=False)
 
 
-def test_losses_of_at_most_once_are_lost_and_later_windows_of_stateful_outputs_affected(
+def test_at_most_once_losses_affect_later_windows_of_stateful_outputs(
     config: Config,
 ) -> None:
     # Rules: R14
@@ -403,7 +403,7 @@ WINDOW = st.lists(ROW, max_size=4)
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(WINDOW, WINDOW), min_size=4, max_size=4))
-def test_row_classes_agree_with_a_naive_count(pairs: list[tuple[list[tuple], list[tuple]]]) -> None:
+def test_row_class_counts_equal_a_naive_count(pairs: list[tuple[list[tuple], list[tuple]]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         config = Config(state=Path(folder) / "state")
         for number, name in enumerate("ab"):
@@ -449,7 +449,7 @@ def test_unknown_replays_and_ranges_are_rejected(config: Config) -> None:
         certify(config, "a", "a", tolerance=-1.0)
 
 
-def test_json_of_a_side_omits_absent_fields_and_reads_both_forms() -> None:
+def test_certificate_side_json_omits_absent_fields_and_accepts_both_formats() -> None:
     versions = {"t": 3}
     ids = {"t": "x"}
     side = Description(
@@ -474,7 +474,7 @@ def test_json_of_a_side_omits_absent_fields_and_reads_both_forms() -> None:
     assert replay.model_dump()["start_state"]["window"] is None
 
 
-def test_windows_of_an_operator_that_reads_outside_are_not_verifiable(config: Config) -> None:
+def test_windows_of_an_operator_that_reads_external_data_are_not_verifiable(config: Config) -> None:
     # Rules: R88
     simple(config, "a", 100, 119, outside=("ranks",))
     StagedReplay(config, "b", 100, 119).group(

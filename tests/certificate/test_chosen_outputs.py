@@ -29,7 +29,7 @@ def ranks_alone(config: Config, *, plus: int = 0, **how: object) -> None:
     replay.group(100, 119, rows, state=state_of(0)).end(ledger=False)
 
 
-def test_two_applications_are_compared_in_the_outputs_that_both_have(config: Config) -> None:
+def test_two_applications_are_compared_on_their_common_outputs(config: Config) -> None:
     # Rules: O137
     simple(config, "old", 100, 119)
     ranks_alone(config)

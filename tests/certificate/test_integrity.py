@@ -79,7 +79,7 @@ def file_of(table: Table, window: int) -> Path:
     return Path(table.refresh().files(window, window)[0].path)
 
 
-def test_own_commits_raise_no_doubt(table: Table) -> None:
+def test_commits_by_rewindow_raise_no_doubt(table: Table) -> None:
     assert doubts(table) == []
     table.delta.optimize.compact()
     told = CommitProperties(
@@ -91,7 +91,7 @@ def test_own_commits_raise_no_doubt(table: Table) -> None:
     assert table.refresh().version == 4 and doubts(table) == []
 
 
-def test_foreign_commit_that_changes_data_raises_doubt_about_its_windows(table: Table) -> None:
+def test_foreign_commit_that_changes_data_makes_its_windows_doubtful(table: Table) -> None:
     table.delta.delete("window_id = 105")
     ((windows, why),) = doubts(table)
     assert (
@@ -106,13 +106,13 @@ def test_foreign_commit_that_changes_data_raises_doubt_about_its_windows(table: 
     assert [found for found, _ in doubts(table, since=4)] == [WindowRange(104, 104)]
 
 
-def test_version_without_a_log_raises_doubt_about_everything(table: Table) -> None:
+def test_version_without_a_log_makes_all_windows_doubtful(table: Table) -> None:
     table.delta.create_checkpoint()
     (table.path / "_delta_log" / f"{2:020}.json").unlink()
     assert [found for found, _ in doubts(table)] == [None]
 
 
-def test_file_changed_in_place_raises_doubt_unless_only_its_time_changed(table: Table) -> None:
+def test_file_changed_in_place_raises_doubt_unless_only_its_timestamp_changed(table: Table) -> None:
     written = checksums(table)
     file = file_of(table, 105)
     later(file)
@@ -132,7 +132,7 @@ def test_file_changed_in_place_raises_doubt_unless_only_its_time_changed(table: 
     assert "does not exist" in doubts(table)[0][1]
 
 
-def test_file_with_a_changed_time_and_no_recorded_checksum_raises_doubt(table: Table) -> None:
+def test_file_with_a_changed_timestamp_and_no_recorded_checksum_raises_doubt(table: Table) -> None:
     later(file_of(table, 115))
     assert [found for found, _ in doubts(table)] == [WindowRange(110, 119)]
 
@@ -179,7 +179,7 @@ TABLES = ("app.ranks", "app.ranks.windows", "app.checkpoints")
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_lost_commit_of_a_published_table_is_named_with_the_way_out(
+def test_lost_commit_of_a_published_table_is_reported_with_a_solution(
     published: Config,
     name: str,
 ) -> None:
@@ -189,7 +189,7 @@ def test_lost_commit_of_a_published_table_is_named_with_the_way_out(
     assert "rewindow publish r" in error.value.hint
 
 
-def test_foreign_commit_in_place_of_a_lost_one_does_not_hide_it(published: Config) -> None:
+def test_foreign_commit_does_not_hide_the_lost_commit_that_it_replaced(published: Config) -> None:
     path = published.stream_table("app.ranks")
     version = Table.open(path).version
     lose_last_commit(path)
@@ -199,7 +199,7 @@ def test_foreign_commit_in_place_of_a_lost_one_does_not_hide_it(published: Confi
         certify(published, "r", "published")
 
 
-def test_table_that_was_deleted_and_created_again_is_not_the_published_one(
+def test_recreated_table_is_not_accepted_as_the_published_table(
     published: Config,
 ) -> None:
     path = published.stream_table("app.ranks")
@@ -212,7 +212,7 @@ def test_table_that_was_deleted_and_created_again_is_not_the_published_one(
         certify(published, "r", "published")
 
 
-def test_seals_that_name_a_later_version_are_an_error_without_a_ledger_entry(
+def test_seals_with_a_later_version_are_an_error_without_a_ledger_entry(
     config: Config,
 ) -> None:
     published_by_hand(config)
@@ -221,7 +221,7 @@ def test_seals_that_name_a_later_version_are_an_error_without_a_ledger_entry(
         certify(config, "r", "published")
 
 
-def test_other_row_counts_in_log_and_seals_raise_doubt(config: Config) -> None:
+def test_different_row_counts_in_log_and_seals_raise_doubt(config: Config) -> None:
     # The lost version was written again under its own number and transaction, with fewer rows.
     published_by_hand(config)
     path = config.stream_table("app.ranks")
@@ -255,7 +255,7 @@ def double_state(checkpoints: Table) -> None:
 
 
 @pytest.mark.parametrize("damage", [lose_state, change_state, double_state])
-def test_lost_changed_or_doubled_state_is_a_difference_named_state(
+def test_lost_changed_or_duplicated_state_is_reported_as_a_state_difference(
     published: Config,
     damage: Callable[[Table], None],
 ) -> None:
@@ -269,7 +269,7 @@ def test_lost_changed_or_doubled_state_is_a_difference_named_state(
     assert "First difference: window 107 of state" in certificate_page(found)
 
 
-def test_certificate_lists_what_it_compared_of_published_tables(published: Config) -> None:
+def test_certificate_lists_the_compared_versions_of_published_tables(published: Config) -> None:
     found = certify(published, "r", "published")
     assert (found.verdict, found.a.compared) == (EQUAL, None)
     assert found.b.compared == [
@@ -281,7 +281,7 @@ def test_certificate_lists_what_it_compared_of_published_tables(published: Confi
     assert "app.ranks: rows in its log and in its seals" in certificate_page(found)
 
 
-def test_checksum_resolves_a_changed_time_without_reading_other_files(config: Config) -> None:
+def test_checksum_clears_a_changed_timestamp_without_reading_other_files(config: Config) -> None:
     file = published_by_hand(config)
     later(file)
     certificate = certify(config, "r", "published")

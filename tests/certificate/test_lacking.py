@@ -14,7 +14,7 @@ from tests.publication.staging import lossy_and_full, rows_of
 
 
 @pytest.mark.parametrize(("a", "b"), [("LOSSY", "FULL"), ("FULL", "LOSSY")])
-def test_tuples_that_only_one_side_has_are_counted_regardless_of_order(
+def test_tuples_missing_on_one_side_are_counted_regardless_of_order(
     config: Config,
     a: str,
     b: str,
@@ -46,7 +46,7 @@ def test_tuples_that_only_one_side_has_are_counted_regardless_of_order(
     }
 
 
-def test_missing_tuples_of_purged_rows_are_reported_as_a_lower_bound(config: Config) -> None:
+def test_missing_tuples_are_reported_as_a_lower_bound_after_a_purge(config: Config) -> None:
     lossy_and_full(config)
     shutil.rmtree(config.replay_root("LOSSY") / "ranks")
     ranks = next(

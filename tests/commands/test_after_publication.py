@@ -92,7 +92,7 @@ def test_undo_dry_run_shows_the_effect_and_changes_nothing(
 
 
 @pytest.mark.usefixtures("replays")
-def test_replay_under_a_later_publication_is_shown_as_covered_until_its_undo(
+def test_replay_is_shown_as_covered_until_the_later_publication_is_undone(
     config: Config,
     command: Command,
 ) -> None:
@@ -149,7 +149,7 @@ def test_diff_against_published_is_an_error_with_a_hint_when_nothing_is_publishe
 
 
 @pytest.mark.usefixtures("replays")
-def test_second_undo_reports_the_action_that_already_did_it(command: Command) -> None:
+def test_second_undo_reports_the_earlier_undo(command: Command) -> None:
     publish(command, "first")
     assert "already published, as publication 1; to undo" in command("publish", "first")[1]
     assert command("undo", "first")[1].startswith(
@@ -159,7 +159,7 @@ def test_second_undo_reports_the_action_that_already_did_it(command: Command) ->
 
 
 @pytest.mark.usefixtures("replays")
-def test_finished_replay_is_not_restarted_under_its_id(command: Command) -> None:
+def test_finished_replay_cannot_be_restarted_with_the_same_id(command: Command) -> None:
     code, text, errors = command("replay", "app", "--id", "first")
     assert (
         code == 0
@@ -214,7 +214,7 @@ def test_check_rejects_an_unfinished_replay_and_names_the_next_step(
         ("check", "firstt", "--strength"), ("why", "firstt", "100"),
     ],
 )  # fmt: skip
-def test_every_verb_suggests_the_closest_id_for_an_unknown_replay(
+def test_every_command_suggests_the_closest_id_for_an_unknown_replay(
     command: Command,
     words: tuple[str],
 ) -> None:
@@ -222,7 +222,7 @@ def test_every_verb_suggests_the_closest_id_for_an_unknown_replay(
     assert code == 2 and "firstt" in errors and 'Did you mean "first"?' in errors
 
 
-def test_attempt_without_a_process_is_distinguished_from_a_running_one(
+def test_attempt_without_a_process_is_distinguished_from_a_running_attempt(
     config: Config,
     command: Command,
 ) -> None:
@@ -328,7 +328,7 @@ def test_unfinished_abandoned_and_undone_actions_are_listed_with_their_outcome(
 
 
 @pytest.mark.usefixtures("replays")
-def test_finishing_a_killed_publication_is_not_reported_as_already_done(
+def test_completing_a_killed_publication_is_not_reported_as_already_done(
     config: Config,
     command: Command,
 ) -> None:
@@ -342,7 +342,7 @@ def test_finishing_a_killed_publication_is_not_reported_as_already_done(
 
 
 @pytest.mark.usefixtures("replays")
-def test_abandoned_replay_shows_its_reason_everywhere_and_keeps_it(command: Command) -> None:
+def test_reason_of_an_abandoned_replay_is_stored_and_shown_by_every_command(command: Command) -> None:
     assert command("abandon", "first", "--reason", "wrong code")[0] == 0
     assert "is abandoned already" in command("abandon", "first")[1]
     assert "why abandoned  wrong code" in command("status", "first")[1]
@@ -375,7 +375,7 @@ def test_hint_does_not_recommend_publishing_an_unpublishable_replay(
     assert "Its gate did not pass" in text and 'rewindow publish second --accept "REASON"' in text
 
 
-def test_starting_attempt_is_awaited(config: Config, command: Command) -> None:
+def test_command_waits_for_an_attempt_that_is_starting(config: Config, command: Command) -> None:
     # A resume would end it: the JVM needs seconds before it reports its process.
     replay = simple(config, "other", 100, 109, ledger=False)
     ledger = Ledger.open(config.ledger_url)
@@ -396,7 +396,7 @@ def test_starting_attempt_is_awaited(config: Config, command: Command) -> None:
     )
 
 
-def test_everything_that_a_publication_accepted_is_kept_and_shown(
+def test_all_objections_accepted_by_a_publication_are_stored_and_shown(
     config: Config,
     command: Command,
 ) -> None:

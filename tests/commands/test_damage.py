@@ -87,7 +87,7 @@ def run(*arguments: str) -> int:
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_reading_verbs_work_with_a_read_only_state_folder(
+def test_read_commands_work_with_a_read_only_state_folder(
     config: Config,
     arguments: tuple[str, ...],
     capsys: pytest.CaptureFixture[str],
@@ -119,7 +119,7 @@ def test_read_only_ledger_shows_its_newest_state_from_the_write_ahead_log(
     "arguments",
     [("abandon", "one"), ("replay", "totals"), ("status", "one", "--page")],
 )
-def test_writing_verbs_report_a_read_only_state_folder(
+def test_write_commands_report_a_read_only_state_folder(
     read_only: Config,
     arguments: tuple[str, ...],
     capsys: pytest.CaptureFixture[str],
@@ -181,7 +181,7 @@ def test_damaged_json_is_reported_with_file_name_and_hint(
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_outcome_of_a_job_is_retryable(tmp_path: Path, damage: str) -> None:
+def test_damaged_outcome_file_of_a_job_is_retryable(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "outcome-1.json"
     path.write_text(DAMAGES[damage])
     outcome = read_outcome(path)

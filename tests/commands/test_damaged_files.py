@@ -63,7 +63,7 @@ def read(capfd: pytest.CaptureFixture[str]) -> Read:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_command_names_the_damaged_file_and_makes_no_false_claim(
+def test_every_command_reports_the_damaged_file_and_no_false_result(
     built: Config,
     clean: dict[str, dict[str, list[str] | None]],
     kind: str,
@@ -77,7 +77,7 @@ def test_every_command_names_the_damaged_file_and_makes_no_false_claim(
 @pytest.mark.exhaustive
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_command_names_the_damaged_file_in_many_cases(
+def test_every_command_reports_the_damaged_file_in_many_cases(
     built: Config,
     clean: dict[str, dict[str, list[str] | None]],
     kind: str,
@@ -187,7 +187,7 @@ OUTCOME = {
 }
 
 
-def test_damaged_outcome_of_a_failed_job_is_never_a_success(tmp_path: Path) -> None:
+def test_damaged_outcome_file_of_a_failed_job_is_never_a_success(tmp_path: Path) -> None:
     seed = int(os.environ.get("SEED", new_seed()))
     random = Random(seed)
     path = tmp_path / "outcome-1.json"
@@ -205,7 +205,7 @@ def test_damaged_outcome_of_a_failed_job_is_never_a_success(tmp_path: Path) -> N
         assert read_outcome(path, 2).exit_code != 0, (seed, what)
 
 
-def test_readers_convert_exceptions_whose_classes_they_name() -> None:
+def test_readers_catch_only_specific_exception_classes() -> None:
     package = Path(rewindow.__file__).parent
     files = [file for room in READERS for file in [*(package / room).rglob("*.py"), package / room]]
     broad = []

@@ -82,7 +82,7 @@ def replay(config: Config) -> WithErrors:
     return made
 
 
-def test_errors_lists_error_tuples_of_the_newest_seal_and_reports_truncation(
+def test_errors_command_lists_the_newest_error_tuples_and_reports_truncation(
     command: Command,
     replay: WithErrors,
 ) -> None:
@@ -106,7 +106,7 @@ def test_errors_lists_error_tuples_of_the_newest_seal_and_reports_truncation(
     assert len(json.loads(command("errors", "one", "--port", PORTS[1], "--json")[1])["errors"]) == 1
 
 
-def test_errors_are_counted_by_window_and_reason_as_readers_see_them(
+def test_error_tuples_visible_to_readers_are_counted_by_window_and_reason(
     command: Command,
     replay: WithErrors,
 ) -> None:
@@ -141,7 +141,7 @@ def test_page_counts_error_tuples_by_port(
     assert "rewindow errors one" in html
 
 
-def test_errors_rejects_unknown_ports_unknown_windows_and_purged_replays(
+def test_errors_command_rejects_unknown_ports_unknown_windows_and_purged_replays(
     command: Command,
     replay: WithErrors,
 ) -> None:

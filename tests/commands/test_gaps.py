@@ -26,7 +26,7 @@ GAPS = [
 ]
 
 
-def test_gaps_list_missing_windows_then_silent_keys_then_empty_windows(
+def test_gaps_command_lists_missing_windows_then_silent_keys_then_empty_windows(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     _show(GapReport("clicks", WindowRange(0, 9999), 9998, HOUR, GAPS), 5)
@@ -56,7 +56,7 @@ def test_gaps_list_missing_windows_then_silent_keys_then_empty_windows(
     )
 
 
-def test_gaps_reports_absences_but_not_silences_that_were_not_searched(
+def test_gaps_command_omits_silences_if_they_were_not_searched(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     _show(GapReport("clicks", WindowRange(0, 9), 10, None, []), 5)
@@ -68,7 +68,7 @@ def test_gaps_reports_absences_but_not_silences_that_were_not_searched(
     ("slack_us", "words"),
     [(0, "1 h"), (600_000_000, "1 h and a slack of 10 min")],
 )
-def test_silence_is_longer_than_interval_plus_slack(
+def test_silence_is_reported_only_if_longer_than_interval_plus_slack(
     capfd: pytest.CaptureFixture[str],
     slack_us: int,
     words: str,
@@ -92,7 +92,9 @@ def test_tuples_with_impossible_timestamps_are_counted_by_key_and_reason(
     )
 
 
-def test_key_that_ends_long_before_the_others_is_named(capfd: pytest.CaptureFixture[str]) -> None:
+def test_key_that_ends_long_before_other_keys_is_reported(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     ended = [
         Gap("ended", None, at, 100 * HOUR, 1, {"k": key}, OPEN, since_us=at)
         for key, at in (("a", 90 * HOUR), ("b", 50 * HOUR))

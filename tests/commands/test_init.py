@@ -87,7 +87,7 @@ def test_init_creates_a_consistent_project_from_a_file(
 
 
 @pytest.mark.parametrize("there", ["rewindow.toml", "applications/count_clicks.py"])
-def test_init_overwrites_nothing_and_then_writes_nothing(
+def test_init_writes_nothing_if_it_would_overwrite_a_file(
     run: Command,
     folder: Path,
     there: str,
@@ -101,14 +101,14 @@ def test_init_overwrites_nothing_and_then_writes_nothing(
     assert (folder / there).read_text() == "mine" and sorted(folder.rglob("*")) == before
 
 
-def test_init_without_a_terminal_requires_yes(run: Command, folder: Path) -> None:
+def test_init_without_a_terminal_requires_the_yes_option(run: Command, folder: Path) -> None:
     (folder / "clicks.csv").write_text(CLICKS)
     code, _, errors = run("init", "clicks.csv")
     assert code == 2 and "rewindow init clicks.csv --yes" in errors
     assert list(folder.iterdir()) == [folder / "clicks.csv"]
 
 
-def test_init_writes_its_files_before_a_reader_of_its_output_leaves(
+def test_init_writes_its_files_even_if_its_output_pipe_is_closed(
     folder: Path,
 ) -> None:
     (folder / "clicks.csv").write_text(CLICKS)
@@ -121,7 +121,7 @@ def test_init_writes_its_files_before_a_reader_of_its_output_leaves(
     assert (folder / "rewindow.toml").exists()
 
 
-def test_init_takes_answers_without_a_terminal(run: Command, folder: Path) -> None:
+def test_init_reads_answers_without_a_terminal(run: Command, folder: Path) -> None:
     lines = EVENTS.splitlines()
     rows = [json.loads(line) for line in lines]
     for n, row in enumerate(rows):
@@ -148,7 +148,7 @@ def test_init_takes_answers_without_a_terminal(run: Command, folder: Path) -> No
     }
 
 
-def test_init_writes_answers_to_the_settings_and_repeats_invalid_questions(
+def test_init_writes_answers_to_the_settings_and_asks_again_after_invalid_answers(
     run: Command,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -201,7 +201,7 @@ def test_init_warns_when_environment_variable_names_another_project(
 
 @pytest.mark.long
 @pytest.mark.jvm
-def test_commands_printed_by_init_work_as_printed(run: Command, folder: Path) -> None:
+def test_commands_printed_by_init_can_be_executed(run: Command, folder: Path) -> None:
     (folder / "events.jsonl").write_text(EVENTS)
     output = run("init", "events.jsonl", "--yes")[1]
     steps = [line.split("#")[0] for line in output.splitlines() if line.startswith("    rewindow")]

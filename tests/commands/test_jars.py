@@ -39,7 +39,7 @@ def _run(folder: Path) -> int:
     return int(ended.value.code or 0)
 
 
-def test_jars_downloads_only_missing_or_damaged_jars(
+def test_jars_command_downloads_only_missing_or_damaged_jars(
     tmp_path: Path,
     fetched: list[list[str]],
 ) -> None:
@@ -51,7 +51,7 @@ def test_jars_downloads_only_missing_or_damaged_jars(
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == WHOLE
 
 
-def test_jars_rejects_a_jar_with_a_wrong_checksum_and_stores_nothing(
+def test_jars_command_rejects_a_jar_with_a_wrong_checksum_and_stores_nothing(
     tmp_path: Path,
     fetched: list[list[str]],
     monkeypatch: pytest.MonkeyPatch,

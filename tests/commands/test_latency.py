@@ -27,7 +27,7 @@ def shown(command: Command, *words: str) -> Any:
     return json.loads(text)
 
 
-def test_json_has_the_latency_and_both_paths(live: Command) -> None:
+def test_latency_json_contains_the_latency_and_both_paths(live: Command) -> None:
     # Rules: L41
     found = shown(live, "live")
     assert found["criticalPath"] == ["clicks", "parse", "join", "count", "totals"]
@@ -40,7 +40,7 @@ def test_json_has_the_latency_and_both_paths(live: Command) -> None:
     assert found["faster"] is None and found["clockFaults"] == []
 
 
-def test_range_and_settings_are_used(live: Command, tmp_path: Path) -> None:
+def test_latency_command_uses_the_given_range_and_settings(live: Command, tmp_path: Path) -> None:
     first = shown(live, "live")["first"] + 10
     found = shown(live, "live", "--first", str(first), "--last", str(first + 9))
     assert (found["first"], found["last"], found["windows"]) == (first, first + 9, 10)
@@ -50,7 +50,9 @@ def test_range_and_settings_are_used(live: Command, tmp_path: Path) -> None:
     assert [fault["container"] for fault in faults] == ["two"] and faults[0]["worst_ms"] < -3_900
 
 
-def test_faster_operator_is_compared_with_what_was_recorded(live: Command) -> None:
+def test_latency_with_a_faster_operator_is_compared_with_the_recorded_latency(
+    live: Command,
+) -> None:
     # Rules: L44
     found = shown(live, "live", "--faster", "count=2x")
     assert found["faster"]["application"]["mean"] < found["application"]["mean"] - 40
@@ -60,7 +62,7 @@ def test_faster_operator_is_compared_with_what_was_recorded(live: Command) -> No
     assert code == 0 and "with count=2x" in text and "an upper bound" in text
 
 
-def test_live_view_shows_what_was_known_at_a_time(live: Command) -> None:
+def test_live_view_shows_the_statistics_known_at_a_given_time(live: Command) -> None:
     # Rules: L43
     at = "2023-11-14T22:15:00Z"
     found = shown(live, "live", "--at", at)
@@ -72,7 +74,7 @@ def test_live_view_shows_what_was_known_at_a_time(live: Command) -> None:
     assert code == 0 and "slowest upstream" in text
 
 
-def test_table_lists_operators_and_paths(live: Command) -> None:
+def test_latency_table_lists_operators_and_paths(live: Command) -> None:
     code, text, errors = live("latency", "live")
     assert (code, errors) == (0, "")
     assert "windows on critical path" in text and "clicks > parse > join > count > totals" in text
@@ -93,19 +95,19 @@ def test_table_lists_operators_and_paths(live: Command) -> None:
         (("--first", "2", "--last", "1"), "window range is empty: first 2 is after last 1"),
     ],
 )
-def test_wrong_questions_fail_with_the_reason(
+def test_invalid_latency_arguments_fail_with_a_reason(
     live: Command, words: tuple[str, ...], message: str
 ) -> None:
     code, text, errors = live("latency", "live", *words)
     assert (code, text) == (2, "") and message in errors
 
 
-def test_unknown_name_is_compared_with_streams(live: Command) -> None:
+def test_unknown_name_error_suggests_similar_streams(live: Command) -> None:
     code, _, errors = live("latency", "life")
     assert code == 2 and 'replay "life" is unknown' in errors and 'Did you mean "live"?' in errors
 
 
-def test_replay_has_times_and_throughput_in_place_of_latencies(
+def test_latency_of_a_replay_shows_processing_times_and_throughput(
     command: Command,
     config: Config,
 ) -> None:
@@ -132,7 +134,9 @@ def test_replay_has_times_and_throughput_in_place_of_latencies(
     "setting",
     ["skew_samples = -1", "heartbeat_timeout_ms = -1", "windows_kept = 0", "average_samples = -3"],
 )
-def test_negative_setting_fails_at_once(command: Command, config: Config, setting: str) -> None:
+def test_negative_latency_setting_is_rejected_immediately(
+    command: Command, config: Config, setting: str
+) -> None:
     # Rules: L53
     assert config.file is not None
     config.file.write_text(f'state = "state"\n[latency]\n{setting}\n')

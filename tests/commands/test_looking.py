@@ -59,7 +59,9 @@ def seal_windows(config: Config, stream: str, windows: range, width_ms: int = 3_
     table.commit_arrow(pa.Table.from_pylist(rows, schema=WINDOWS_SCHEMA), app_id="test", version=1)
 
 
-def test_why_explains_a_window_after_a_purge(command: Command, replay: StagedReplay) -> None:
+def test_why_command_explains_a_window_after_a_purge(
+    command: Command, replay: StagedReplay
+) -> None:
     assert "checkpoint at or before this window" in command("why", "one", FIRST + 1)[1]
     assert command("purge", "--older-than", 0, "--yes")[0] == 0
     code, text, errors = command("why", "one", FIRST + 1)
@@ -70,7 +72,7 @@ def test_why_explains_a_window_after_a_purge(command: Command, replay: StagedRep
     assert {fact["port"] for fact in found["facts"]} == {"delays", "ranks"}
 
 
-def test_json_keys_of_why_are_stable(command: Command, config: Config) -> None:
+def test_why_command_has_stable_json_keys(command: Command, config: Config) -> None:
     # Programs read these keys; a window that an input lacks has no seal columns.
     seal_windows(config, "flights", range(FIRST, LAST))
     simple(config, "one", FIRST, LAST)
@@ -106,7 +108,7 @@ def test_json_keys_of_why_are_stable(command: Command, config: Config) -> None:
     assert found["attempts"][0]["epoch"] == 1 and found["window"] == FIRST
 
 
-def test_why_shows_overridden_properties_with_their_source(
+def test_why_command_shows_overridden_properties_with_their_source(
     command: Command,
     replay: StagedReplay,
     monkeypatch: pytest.MonkeyPatch,
@@ -133,7 +135,9 @@ def test_why_shows_overridden_properties_with_their_source(
     assert {"operator": "half", "name": "label", "value": "x", "source": "default"} in found
 
 
-def test_window_ids_are_shown_as_they_are_typed(command: Command, config: Config) -> None:
+def test_window_ids_are_shown_in_the_format_accepted_as_input(
+    command: Command, config: Config
+) -> None:
     # Users copy them into the next command, so they have no thousands separators.
     seal_windows(config, "flights", range(37_300, 37_305))
     simple(config, "one", 37_300, 37_304)
@@ -143,7 +147,7 @@ def test_window_ids_are_shown_as_they_are_typed(command: Command, config: Config
         assert "3730" in text and "37,30" not in text, text
 
 
-def test_why_of_an_application_ignores_abandoned_replays(
+def test_why_command_for_an_application_ignores_abandoned_replays(
     command: Command,
     config: Config,
     replay: StagedReplay,
@@ -159,7 +163,7 @@ def test_why_of_an_application_ignores_abandoned_replays(
     assert "in replay verify-1f2e3d4c" in text and "facts" in text
 
 
-def test_why_of_an_application_shows_what_readers_see_and_lists_the_other_replays(
+def test_why_command_shows_the_visible_replay_and_lists_other_replays(
     command: Command,
     config: Config,
     replay: StagedReplay,
@@ -187,7 +191,7 @@ def test_why_of_an_application_shows_what_readers_see_and_lists_the_other_replay
     assert "in replay two" in text and "no replay of it is published" in text
 
 
-def test_why_counts_only_quarantined_tuples_of_the_inputs_of_the_replay(
+def test_why_command_counts_only_quarantined_tuples_of_the_replay_inputs(
     command: Command,
     config: Config,
     replay: StagedReplay,
@@ -201,7 +205,7 @@ def test_why_counts_only_quarantined_tuples_of_the_inputs_of_the_replay(
     assert json.loads(command("why", "one", FIRST + 1, "--json")[1])["quarantined"] == 1
 
 
-def test_why_lists_failed_checks_of_the_window_and_of_the_whole_range(
+def test_why_command_lists_failed_checks_of_the_window_and_of_the_whole_range(
     command: Command,
     config: Config,
     replay: StagedReplay,
@@ -250,7 +254,9 @@ def test_existing_page_is_returned_after_a_purge(
     assert (code, json.loads(text)) == (0, {"page": str(page)})
 
 
-def test_gaps_of_a_published_stream_accepts_a_time_range(command: Command, config: Config) -> None:
+def test_gaps_command_accepts_a_time_range_for_a_published_stream(
+    command: Command, config: Config
+) -> None:
     # The settings do not list a published stream; its grid is stored with it.
     seal_windows(config, "app.out", range(FIRST, LAST + 1))
     assert command("gaps", "app.out", "--format", "csv")[0] == 0
@@ -268,7 +274,7 @@ def test_gaps_of_a_published_stream_accepts_a_time_range(command: Command, confi
     assert (found["first"], found["last"], found["windows_empty"]) == (102, 103, 2)
 
 
-def test_width_that_changed_since_the_recording_is_rejected_by_every_command(
+def test_window_width_changed_since_the_recording_is_rejected_by_every_command(
     command: Command,
     config: Config,
 ) -> None:
@@ -284,14 +290,14 @@ def test_width_that_changed_since_the_recording_is_rejected_by_every_command(
         assert 'Restore width = "10 s" in rewindow.toml' in " ".join(errors.split())
 
 
-def test_gaps_after_the_last_seal_are_bad_input(command: Command, config: Config) -> None:
+def test_gaps_command_rejects_a_range_after_the_last_seal(command: Command, config: Config) -> None:
     seal_windows(config, "app.out", range(FIRST, LAST + 1))
     for given in (("--first", 99999999), ("--from", "2015-01-01")):
         code, _, errors = command("gaps", "app.out", *given)
         assert code == 2 and "[100, 109]" in errors, errors
 
 
-def test_certify_reports_missing_tuples_per_replay_id_in_either_order(
+def test_certify_reports_missing_tuples_per_replay_in_either_argument_order(
     command: Command,
     config: Config,
 ) -> None:
@@ -305,7 +311,7 @@ def test_certify_reports_missing_tuples_per_replay_id_in_either_order(
 
 
 @pytest.mark.parametrize("verb", ["plan", "replay"])
-def test_unpublished_excludes_other_ranges_and_succeeds_when_nothing_is_left(
+def test_unpublished_option_rejects_other_ranges_and_succeeds_if_none_are_left(
     verb: str,
     run: Command,
     tmp_path: Path,
@@ -334,7 +340,7 @@ def test_plan_shows_the_unpublished_range(
     assert (planned["first"], planned["windows"]) == (1000, 24)
 
 
-def test_plan_shows_the_promise_of_each_target(
+def test_plan_shows_the_guarantee_of_each_target(
     run: Command,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -360,7 +366,7 @@ def test_plan_shows_the_promise_of_each_target(
     ]
 
 
-def test_list_shows_application_range_and_time_of_the_last_state_change(
+def test_list_command_shows_application_range_and_last_state_change(
     run: Command,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -396,7 +402,7 @@ def test_list_shows_application_range_and_time_of_the_last_state_change(
     assert run("list")[0] == 0
 
 
-def test_list_shows_verify_samples_only_on_request(config: Config, command: Command) -> None:
+def test_list_command_shows_verify_samples_only_on_request(config: Config, command: Command) -> None:
     simple(config, "one", FIRST, LAST)
     simple(config, "sample", FIRST, LAST)
     Ledger.open(config.ledger_url).replays.abandon("sample", SAMPLE)
@@ -406,7 +412,7 @@ def test_list_shows_verify_samples_only_on_request(config: Config, command: Comm
     ] == ["sample"]
 
 
-def test_check_strength_lists_undetected_corruptions_and_ends_with_the_gate_exit_code(
+def test_check_strength_lists_undetected_corruptions_and_sets_the_gate_exit_code(
     command: Command,
     config: Config,
     tmp_path: Path,

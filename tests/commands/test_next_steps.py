@@ -86,7 +86,7 @@ app.output("out", app.add("pass", Pass(), a=app.input("clicks")), key=["x"])
         ),
     ],
 )
-def test_unfinished_project_names_the_next_step(
+def test_unfinished_project_shows_the_next_step(
     run: Command,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -39,7 +39,7 @@ def begin(root: Path, arrivals: list[float], *options: str) -> subprocess.Popen[
     )
 
 
-def test_closed_pipe_is_not_an_error(tmp_path: Path) -> None:
+def test_play_command_ignores_a_closed_pipe(tmp_path: Path) -> None:
     # As with `| head`: no message, the exit code of a closed pipe, and a report.
     process = begin(tmp_path, [n / 1000 for n in range(9000)], "--speed", "max")
     assert process.stdout and process.stderr

@@ -43,7 +43,7 @@ def put_aside(project: Project, *windows: int, reason: str = "late") -> None:
     )
 
 
-def test_windows_are_reopened_only_after_confirmation(
+def test_record_reopens_windows_only_after_confirmation(
     project: Project,
     run: Command,
     monkeypatch: pytest.MonkeyPatch,
@@ -63,7 +63,7 @@ def test_reopening_requires_a_late_tuple_of_a_sealed_window(project: Project, ru
     assert (code, 'stream "events" has no late tuples of sealed windows' in errors) == (2, True)
 
 
-def test_changed_windows_refuse_to_be_reopened_and_are_replaced_after_confirmation(
+def test_changed_windows_cannot_be_reopened_but_are_replaced_after_confirmation(
     project: Project,
     run: Command,
     monkeypatch: pytest.MonkeyPatch,
@@ -80,7 +80,7 @@ def test_changed_windows_refuse_to_be_reopened_and_are_replaced_after_confirmati
     assert not list(project.config.state.glob("outcomes/record-*"))
 
 
-def test_stream_that_a_replay_needs_is_not_restarted(project: Project, run: Command) -> None:
+def test_stream_needed_by_a_replay_is_not_restarted(project: Project, run: Command) -> None:
     code, _, errors = run("record", "events", "--start-over", "--yes")
     assert (code != 0, 'stream "events" is still needed: replay "one"' in errors) == (True, True)
     assert not list(project.config.state.glob("outcomes/record-*"))

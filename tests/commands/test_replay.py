@@ -91,7 +91,7 @@ def test_resume_rejects_every_option_that_changes_the_plan(
     assert code == 2 and f"{name} cannot be combined with --resume" in errors, errors
 
 
-def test_resume_accepts_options_of_the_attempt(
+def test_resume_accepts_options_that_concern_only_the_attempt(
     command: Command,
     one: StagedReplay,
     jobs: Runs,
@@ -101,7 +101,7 @@ def test_resume_accepts_options_of_the_attempt(
     assert asked == [("x:1", True), ("x:1", False)], "only the first attempt goes beyond the limit"
 
 
-def test_json_is_the_only_output_on_stdout(command: Command, one: StagedReplay, jobs: Runs) -> None:
+def test_replay_prints_only_json_to_stdout(command: Command, one: StagedReplay, jobs: Runs) -> None:
     killed = Outcome(-9, "killed", True, {})
     jobs(killed, DONE)
     code, text, errors = command("replay", "--resume", "one", "--json")
@@ -110,7 +110,7 @@ def test_json_is_the_only_output_on_stdout(command: Command, one: StagedReplay, 
 
 
 @pytest.mark.parametrize("message", ["cannot read [/tmp/x]: [file:/y]", ""])
-def test_end_of_an_attempt_is_printed_verbatim_even_with_markup_or_no_message(
+def test_attempt_result_is_printed_verbatim_even_with_markup_or_no_message(
     command: Command,
     one: StagedReplay,
     jobs: Runs,

@@ -25,7 +25,7 @@ MESSAGES = (
 
 
 @pytest.mark.parametrize("text", MESSAGES)
-def test_text_in_tables_and_facts_is_not_interpreted_as_markup(
+def test_table_text_is_not_interpreted_as_markup(
     text: str,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -35,7 +35,7 @@ def test_text_in_tables_and_facts_is_not_interpreted_as_markup(
     assert found.count(text) == 2, found
 
 
-def test_values_to_copy_are_never_broken_on_a_narrow_screen(
+def test_copyable_values_are_not_wrapped_on_a_narrow_screen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = StringIO()
@@ -90,7 +90,7 @@ def group(first: int, last: int, mark: int, seconds: float) -> str:
     return ReplayProgress("one", 1, first, last, mark, 100, seconds).line()
 
 
-def test_terminal_shows_a_bar_at_once_and_the_time_left_after_the_first_group(
+def test_terminal_shows_a_progress_bar_and_the_remaining_time_after_one_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     terminal = Console(force_terminal=True, width=120, file=StringIO())
@@ -113,7 +113,7 @@ def test_terminal_shows_a_bar_at_once_and_the_time_left_after_the_first_group(
         assert "50/100 windows" in shown() and "0:00:10 left" in shown()
 
 
-def test_pipe_receives_a_line_of_progress_every_thirty_seconds_and_the_last_one(
+def test_piped_output_has_a_progress_line_every_thirty_seconds_and_a_last_line(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     now = [0.0]
@@ -130,7 +130,7 @@ def test_pipe_receives_a_line_of_progress_every_thirty_seconds_and_the_last_one(
     ]
 
 
-def test_step_is_a_bar_on_a_terminal_and_a_plain_line_elsewhere(
+def test_step_is_shown_as_a_bar_on_a_terminal_and_as_a_line_otherwise(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:

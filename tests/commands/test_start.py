@@ -23,7 +23,7 @@ print("pandas" in sys.modules, row.to_pandas()["a"].tolist(),
 """
 
 
-def test_verbs_import_pandas_only_on_use() -> None:
+def test_commands_import_pandas_only_when_needed() -> None:
     command = [sys.executable, "-c", PROGRAM]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[-2] == "False [1] 1"
@@ -56,7 +56,7 @@ for line in (
 """
 
 
-def test_verbs_that_start_no_spark_do_not_import_pyspark(tmp_path: Path) -> None:
+def test_commands_that_do_not_start_spark_do_not_import_pyspark(tmp_path: Path) -> None:
     file = make_project(tmp_path).config.file
     file.write_text(DEFINED)
     replay = ReplayRequest("sums", replay_id="one", first=1008, last=1010, initial_state=True)

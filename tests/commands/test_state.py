@@ -37,7 +37,7 @@ def shown(command: Command, *words: str) -> list[tuple[int, int, list[int]]]:
     ]
 
 
-def test_newest_checkpoint_is_shown_or_the_one_before_a_given_window(
+def test_state_command_shows_the_newest_checkpoint_or_that_of_a_given_window(
     command: Command,
     replay: StagedReplay,
 ) -> None:
@@ -47,7 +47,7 @@ def test_newest_checkpoint_is_shown_or_the_one_before_a_given_window(
     assert shown(command, "--window", "100") == [(99, 2, [0, 1])]
 
 
-def test_rows_of_the_state_are_filtered_by_key_and_truncated_with_a_count(
+def test_state_rows_are_filtered_by_key_and_truncated_with_a_count(
     command: Command,
     replay: StagedReplay,
 ) -> None:
@@ -65,7 +65,7 @@ def test_rows_of_the_state_are_filtered_by_key_and_truncated_with_a_count(
         (("--where", "carrierz=UA"), 'the state has no column "carrierz"'),
     ],
 )
-def test_unknown_names_are_reported_with_the_existing_ones(
+def test_unknown_names_in_state_are_reported_with_the_existing_names(
     command: Command,
     replay: StagedReplay,
     words: tuple[str, ...],
@@ -96,7 +96,7 @@ def verified(command: Command) -> tuple[int, dict]:
     return code, found
 
 
-def test_verify_shows_the_checkpoints_and_the_one_that_a_resume_restores(
+def test_verify_shows_all_checkpoints_and_marks_the_one_used_for_a_resume(
     command: Command,
     replay: StagedReplay,
 ) -> None:
@@ -112,7 +112,7 @@ def test_verify_shows_the_checkpoints_and_the_one_that_a_resume_restores(
     assert "a resume restores the checkpoint of window 109" in text
 
 
-def test_verify_names_a_damaged_checkpoint_and_what_its_loss_costs(
+def test_verify_reports_a_damaged_checkpoint_and_the_cost_of_its_loss(
     command: Command,
     config: Config,
     replay: StagedReplay,

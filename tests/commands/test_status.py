@@ -71,7 +71,7 @@ def fail(
         ledger.attempts.end(replay_id, epoch, AttemptEnd.FAILED, message)
 
 
-def test_status_recommends_a_new_plan_when_the_code_has_changed(
+def test_status_recommends_a_new_plan_after_a_code_change(
     run: Command,
     config: Config,
     tmp_path: Path,
@@ -106,7 +106,7 @@ def test_status_recommends_a_new_plan_when_the_code_has_changed(
     assert run("plan", *shlex.split(replay)[2:])[0] == 0
 
 
-def test_status_recommends_again_for_a_replay_that_used_up_its_attempts(
+def test_status_recommends_the_again_option_if_all_attempts_are_used_up(
     run: Command,
     config: Config,
 ) -> None:
@@ -141,7 +141,7 @@ def test_status_shortens_a_jvm_stack_and_names_the_log_file(run: Command, config
     ]
 
 
-def test_lost_repeated_and_affected_windows_are_shown_with_the_committed_ones(
+def test_status_shows_lost_repeated_affected_and_committed_windows(
     run: Command,
     config: Config,
 ) -> None:

@@ -65,7 +65,7 @@ def test_rows_of_a_window_are_shown_in_order_and_a_missing_window_is_reported(
     )
 
 
-def test_rows_with_instants_and_numbers_beyond_those_of_json_are_shown(
+def test_rows_with_timestamps_and_numbers_that_json_cannot_represent_are_shown(
     project: Project,
     run: Command,
 ) -> None:
@@ -92,7 +92,7 @@ def test_rows_with_instants_and_numbers_beyond_those_of_json_are_shown(
     assert code == 0 and "+294247-01-10T04:00:54.775807Z" in text
 
 
-def test_window_outside_a_stream_is_rejected_and_the_bounds_are_named(
+def test_window_outside_a_stream_is_rejected_with_the_valid_bounds(
     project: Project,
     run: Command,
 ) -> None:
@@ -149,7 +149,7 @@ def test_unknown_subcommand_is_reported_with_suggestions_and_without_usage_box(
     )
 
 
-def test_stream_that_an_open_replay_reads_is_not_deleted(project: Project, run: Command) -> None:
+def test_stream_read_by_an_open_replay_is_not_deleted(project: Project, run: Command) -> None:
     project.plan("one", "exactly_once")
     code, _, errors = run("streams", "delete", "events", "--yes")
     assert code != 0
@@ -164,7 +164,7 @@ def test_stream_that_an_open_replay_reads_is_not_deleted(project: Project, run: 
     )
 
 
-def test_force_requires_typing_the_stream_name(
+def test_streams_delete_force_requires_typing_the_stream_name(
     project: Project,
     run: Command,
     monkeypatch: pytest.MonkeyPatch,
@@ -184,7 +184,7 @@ def test_force_requires_typing_the_stream_name(
     "name",
     ["quarantine", "events.windows", "app.checkpoints", "../streams/events"],
 )
-def test_delete_removes_only_streams(project: Project, run: Command, name: str) -> None:
+def test_streams_delete_removes_only_streams(project: Project, run: Command, name: str) -> None:
     create_quarantine(project.config.quarantine_table)
     code, _, errors = run("streams", "delete", name, "--yes")
     assert (code, errors.startswith("error: ")) == (2, True)

@@ -71,7 +71,7 @@ def test_valid_application_passes_before_anything_is_recorded(
     assert 'stream "clicks" is not recorded yet' in text and "rewindow record clicks" in text
 
 
-def test_columns_from_settings_and_source_are_compared_before_recording(
+def test_validate_compares_columns_of_settings_and_source_before_recording(
     write: Write,
     command: Command,
     config: Config,
@@ -117,7 +117,7 @@ def test_columns_and_windows_of_a_recorded_stream_take_precedence_over_settings(
     )
 
 
-def test_all_violations_are_reported_together_and_set_the_exit_code(
+def test_validate_reports_all_violations_together_and_sets_the_exit_code(
     write: Write,
     command: Command,
     config: Config,
@@ -145,7 +145,9 @@ def test_unknown_stream_is_a_violation_with_a_suggestion(write: Write, command: 
     assert code == 2 and "the stream does not exist" in text and 'Did you mean "clicks"' in text
 
 
-def test_values_of_settings_and_options_are_checked_too(write: Write, command: Command) -> None:
+def test_validate_also_checks_values_of_settings_and_options(
+    write: Write, command: Command
+) -> None:
     # Rules: O28, O53
     write(APPLICATION, f"{CLICKS}[applications.halves.operators.half]\nleast = 0\n")
     assert "(least = 0, from rewindow.toml)" in command("validate", "halves")[1]

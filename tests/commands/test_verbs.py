@@ -44,7 +44,7 @@ def in_force(project: Project, monkeypatch: pytest.MonkeyPatch, spark: SparkSess
     monkeypatch.setattr(loop, "run", jobs_here(spark))
 
 
-def test_every_reading_verb_has_a_table_and_json_with_the_same_content(run: Command) -> None:
+def test_every_read_command_has_a_table_and_json_with_the_same_content(run: Command) -> None:
     for verb, words, key in [
         (("list", "totals"), "exactly once", None),
         (("status", "one"), f"{WINDOWS} of {WINDOWS} committed", "mark"),
@@ -133,7 +133,7 @@ def test_replay_is_checked_published_undone_purged_and_survives_a_lost_ledger(
     assert '"one"' in run("list", "--json")[1]
 
 
-def test_every_verb_has_help_with_an_example(run: Command) -> None:
+def test_every_command_has_help_with_an_example(run: Command) -> None:
     for verb in VERBS:
         code, text, _ = run(verb, "--help")
         assert code == 0

@@ -97,7 +97,7 @@ def in_hook(config: Config) -> Counter[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("target", ["lake", "sheets", "hook", "warehouse"])
-def test_target_equals_the_published_output_after_each_publication_and_undo(
+def test_delivery_target_equals_the_published_output_after_publish_and_undo(
     target: str, config: Config, warehouse: psycopg.Connection[Any]
 ) -> None:
     # Rules: X54, R66
@@ -235,7 +235,7 @@ def test_rows_that_the_database_rejects_are_stored_with_their_reason(
     assert run(config, "warehouse").written == 0
 
 
-def test_second_delivery_to_a_table_fails_while_one_runs(
+def test_second_delivery_to_a_table_fails_while_the_first_is_running(
     config: Config, warehouse: psycopg.Connection[Any]
 ) -> None:
     published(config, "one", 100, 104, seed=1)
@@ -275,7 +275,7 @@ def test_table_that_does_not_match_the_output_is_rejected(
 
 
 @pytest.mark.parametrize("target", ["lake", "warehouse"])
-def test_output_with_a_new_column_is_delivered_again_where_its_windows_differ(
+def test_output_with_a_new_column_is_redelivered_only_for_changed_windows(
     target: str,
     config: Config,
     warehouse: psycopg.Connection[Any],
@@ -346,7 +346,9 @@ def test_dry_run_creates_nothing(config: Config, warehouse: psycopg.Connection[A
     assert warehouse.execute(tables).fetchall() == [("delays",)]
 
 
-def test_password_is_not_in_a_message(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delivery_messages_do_not_contain_the_password(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     published(config, "one", 100, 100, seed=2)
     url = "postgresql://somebody:geheim123@127.0.0.1:1/warehouse"
     monkeypatch.setenv("WAREHOUSE_URL", url)
@@ -356,7 +358,7 @@ def test_password_is_not_in_a_message(config: Config, monkeypatch: pytest.Monkey
     assert isinstance(target_of(config, "warehouse"), PostgresTarget)
 
 
-def test_target_that_does_not_list_its_windows_needs_at_least_once(config: Config) -> None:
+def test_target_that_cannot_list_its_windows_requires_at_least_once(config: Config) -> None:
     published(config, "one", 100, 104, seed=2)
     with pytest.raises(InputError, match="does not list its windows"):
         run(config, "forgetful")
@@ -366,7 +368,7 @@ def test_target_that_does_not_list_its_windows_needs_at_least_once(config: Confi
     assert (config.root / "forgetful.txt").read_text().split() == [str(n) for n in range(100, 105)]
 
 
-def test_full_disk_leaves_old_files_and_the_next_run_completes_them(config: Config) -> None:
+def test_full_disk_keeps_the_old_files_and_the_next_run_completes_the_delivery(config: Config) -> None:
     published(config, "one", 100, 119, seed=2)
     code = """
 import resource, sys
@@ -412,7 +414,7 @@ def test_files_are_complete_after_a_crash_between_file_and_digest(config: Config
         (STREAM, "hook", "unknown key"),
     ],
 )
-def test_unknown_names_raise_an_error(
+def test_unknown_delivery_names_raise_an_error(
     stream: str, target: str, message: str, config: Config
 ) -> None:
     published(config, "one", 100, 100, seed=2)

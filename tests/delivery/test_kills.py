@@ -325,7 +325,7 @@ def undo_repairs(config: Config) -> None:
         pytest.param(12, 60, marks=pytest.mark.exhaustive),
     ],
 )
-def test_target_equals_an_independent_computation_after_each_kill(
+def test_delivery_target_equals_an_independent_computation_after_each_kill(
     at_a_time: int,
     kills: int,
     tmp_path: Path,
@@ -391,7 +391,7 @@ def test_target_equals_an_independent_computation_after_each_kill(
 
 
 @pytest.mark.jvm
-def test_connection_without_an_answer_ends_the_delivery(
+def test_unresponsive_connection_ends_the_delivery(
     config: Config,
     warehouse: psycopg.Connection[Any],
     monkeypatch: pytest.MonkeyPatch,

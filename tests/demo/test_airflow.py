@@ -69,7 +69,7 @@ def test_rejected_request_raises_an_error_with_the_reason_of_airflow(fake: FakeA
     assert "reason is too short" in str(caught.value)
 
 
-def test_unreachable_airflow_is_a_separate_error_with_a_hint(fake: FakeAirflow) -> None:
+def test_unreachable_airflow_raises_a_separate_error_with_a_hint(fake: FakeAirflow) -> None:
     airflow = Airflow(fake.running)
     fake.close()
     with pytest.raises(ResourceError, match="does not answer"):

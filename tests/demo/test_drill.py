@@ -14,7 +14,7 @@ from rewindow.windows import WindowRange
 
 
 @given(st.integers(0, 10**9))
-def test_drills_kill_each_mode_once_at_a_step_of_that_mode(seed: int) -> None:
+def test_drills_kill_each_mode_once_at_one_of_its_steps(seed: int) -> None:
     calm, *drills = draw_drills(seed)
     assert calm.crash is None
     assert [drill.mode for drill in drills] == [*MODES.values()]
@@ -23,13 +23,15 @@ def test_drills_kill_each_mode_once_at_a_step_of_that_mode(seed: int) -> None:
         assert drill.crash == f"{drill.step}:{drill.group}@1"
 
 
-def test_many_seeds_reach_every_step_of_every_mode() -> None:
+def test_drills_with_many_seeds_reach_every_step_of_every_mode() -> None:
     drawn = {(drill.mode, drill.step) for seed in range(200) for drill in draw_drills(seed)[1:]}
     assert drawn == {(mode, step) for mode, steps in SENSITIVE.items() for step in steps}
 
 
 @given(st.integers(0, 10**6), st.integers(40, 3_000))
-def test_distance_creates_six_groups_that_end_on_due_checkpoints(first: int, length: int) -> None:
+def test_checkpoint_distance_creates_six_groups_that_end_on_due_checkpoints(
+    first: int, length: int
+) -> None:
     windows = WindowRange(first, first + length - 1)
     try:
         distance = group_distance(windows)

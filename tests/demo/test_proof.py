@@ -47,7 +47,7 @@ def run_of(mode: Mode, replay_id: str) -> DemoRun:
         ),
     ],
 )
-def test_promise_of_each_mode_is_proven_from_the_tables(
+def test_guarantee_of_each_mode_is_proven_from_the_tables(
     config: Config,
     mode: Mode,
     make: Callable[[Config], StagedReplay],
@@ -59,7 +59,7 @@ def test_promise_of_each_mode_is_proven_from_the_tables(
     assert any(words in sentence for sentence in found.sentences), found.sentences
 
 
-def test_undisturbed_replay_is_proven_without_a_comparison(config: Config) -> None:
+def test_replay_without_a_kill_is_proven_without_a_comparison(config: Config) -> None:
     replays.undisturbed(config)
     assert proof.prove(config, CALM, None).certificate is None
 
@@ -71,7 +71,7 @@ def broken(config: Config, run: DemoRun) -> str:
     return str(caught.value)
 
 
-def test_window_neither_sealed_nor_lost_breaks_every_promise(config: Config) -> None:
+def test_window_neither_sealed_nor_lost_violates_every_guarantee(config: Config) -> None:
     replay = StagedReplay(config, "holed", 100, 119)
     for first in (100, 110, 115):
         replay.group(first, first + 4, rows_of(range(first, first + 5)), state=state_of(first))
@@ -79,7 +79,7 @@ def test_window_neither_sealed_nor_lost_breaks_every_promise(config: Config) -> 
     assert "[105, 109]" in broken(config, run_of(Mode.EXACTLY_ONCE, "holed"))
 
 
-def test_different_rows_break_exactly_once(config: Config) -> None:
+def test_different_rows_violate_exactly_once(config: Config) -> None:
     replay = StagedReplay(config, "other", 100, 119)
     for first in (100, 105, 110, 115):
         replay.group(
@@ -92,7 +92,7 @@ def test_different_rows_break_exactly_once(config: Config) -> None:
     assert "[110, 11" in broken(config, run_of(Mode.EXACTLY_ONCE, "other"))
 
 
-def test_repeats_outside_the_killed_group_break_at_least_once(
+def test_repeats_outside_the_killed_group_violate_at_least_once(
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -101,7 +101,7 @@ def test_repeats_outside_the_killed_group_break_at_least_once(
     assert "repeats are confined" in broken(config, run_of(Mode.AT_LEAST_ONCE, "twice"))
 
 
-def test_mismatch_of_lost_windows_and_rows_breaks_at_most_once(config: Config) -> None:
+def test_mismatch_of_lost_windows_and_rows_violates_at_most_once(config: Config) -> None:
     replay = StagedReplay(config, "liar", 100, 119, mode=Mode.AT_MOST_ONCE)
     replay.group(100, 104, rows_of(range(100, 105)), state=state_of(104))
     replay.write("ranks", 105, 109, rows_of(range(105, 110))["ranks"], 1)

@@ -32,7 +32,7 @@ def test_full_disk_is_rejected_before_anything_runs(monkeypatch: pytest.MonkeyPa
         start.check_place(project, "flight_delays", ("flights", "weather"))
 
 
-def test_fresh_deletes_only_the_state_of_the_example(config: Config) -> None:
+def test_fresh_option_deletes_only_the_state_of_the_example(config: Config) -> None:
     for name in (
         "streams/flights/x",
         "streams/flight_delays.delays/x",
@@ -50,14 +50,14 @@ def test_fresh_deletes_only_the_state_of_the_example(config: Config) -> None:
     assert sorted(path.name for path in config.state.iterdir()) == ["mine"]
 
 
-def test_fresh_keeps_a_state_folder_with_a_foreign_stream(config: Config) -> None:
+def test_fresh_option_keeps_a_state_folder_with_a_foreign_stream(config: Config) -> None:
     (config.state / "streams" / "clicks").mkdir(parents=True)
     with pytest.raises(InputError, match="--fresh would delete it"):
         start.begin_afresh(config, ("flights", "weather"), "flight_delays")
     assert (config.state / "streams" / "clicks").is_dir()
 
 
-def test_fresh_keeps_a_state_folder_with_a_foreign_replay(config: Config) -> None:
+def test_fresh_option_keeps_a_state_folder_with_a_foreign_replay(config: Config) -> None:
     # Before its publication, an application over the example's streams has only a replay.
     ledger = Ledger.open(config.ledger_url)
     ledger.replays.create("mine", "clicks_per_page", 1, 2, "exactly_once", {}, "c")
@@ -79,7 +79,7 @@ def test_failed_command_is_quoted_and_sets_the_exit_code(
     assert "$ rewindow record nothing" in screen.getvalue()
 
 
-def test_sections_are_timed_even_when_they_fail() -> None:
+def test_demo_sections_are_timed_even_when_they_fail() -> None:
     demo_console = DemoConsole(Console(file=io.StringIO()))
     with pytest.raises(ValueError, match="x"), demo_console.chapter("one", "words"):
         raise ValueError("x")

@@ -104,13 +104,13 @@ def test_kill_is_recorded_with_step_group_and_time_once_the_process_has_ended(
     assert (kill.epoch, kill.step, kill.group) == (1, "after_outputs", 3) and kill.at >= began
 
 
-def test_drill_without_a_kill_is_an_error(config: Config, demo_console: DemoConsole) -> None:
+def test_drill_without_a_kill_raises_an_error(config: Config, demo_console: DemoConsole) -> None:
     run = DemoRun(Drill(Mode.EXACTLY_ONCE, Step.AFTER_OUTPUTS, 3), "run", "r")
     with pytest.raises(RewindowError, match="without having been killed at after_outputs:3@1"):
         follow(planned(config), Script(Task("success", 1)), run, demo_console)
 
 
-def test_undisturbed_replay_needs_no_kill(config: Config, demo_console: DemoConsole) -> None:
+def test_demo_accepts_a_replay_without_a_kill(config: Config, demo_console: DemoConsole) -> None:
     run = DemoRun(Drill(Mode.EXACTLY_ONCE), "run", "r")
     follow(planned(config), Script(Task("running", 1), Task("success", 1)), run, demo_console)
     assert run.kills == []
@@ -129,7 +129,7 @@ def test_failed_task_ends_the_demo_with_its_last_lines_and_run_url(
     assert "its last words" in str(caught.value) and "http://127.0.0.1:1/dags" in str(caught.value)
 
 
-def test_expected_failure_is_returned(demo_console: DemoConsole) -> None:
+def test_expected_task_failure_is_returned(demo_console: DemoConsole) -> None:
     run = DemoRun(Drill(Mode.AT_MOST_ONCE), "run", "r")
     airflow = Script(Task("running", 1), Task("failed", 1))
     assert (
@@ -138,7 +138,7 @@ def test_expected_failure_is_returned(demo_console: DemoConsole) -> None:
     )
 
 
-def test_replay_without_progress_is_an_error_after_a_timeout(
+def test_replay_without_progress_raises_an_error_after_a_timeout(
     config: Config,
     demo_console: DemoConsole,
     monkeypatch: pytest.MonkeyPatch,

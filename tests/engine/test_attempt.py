@@ -106,7 +106,7 @@ def test_input_with_more_tuples_than_its_seals_ends_the_attempt_before_any_commi
     assert query("select * from o", o=config.replay_root("one") / "totals").num_rows == 0
 
 
-def test_attempt_reads_tuples_and_seals_at_the_versions_of_its_plan(
+def test_attempt_reads_the_table_versions_in_its_plan(
     attempt: Callable[..., Attempt],
 ) -> None:
     # Rules: R62
@@ -121,7 +121,7 @@ def test_attempt_reads_tuples_and_seals_at_the_versions_of_its_plan(
     assert read == [sum(entry.tuples for entry in planned.plan.inputs)] and read[0] > 0
 
 
-def test_tuples_that_at_most_once_gives_up_are_counted_as_lost(
+def test_tuples_skipped_by_at_most_once_are_counted_as_lost(
     attempt: Callable[..., Attempt],
 ) -> None:
     # Rules: R15, R53
@@ -142,7 +142,7 @@ def test_tuples_that_at_most_once_gives_up_are_counted_as_lost(
     assert count_replay(second.plan, config.replay_root("one")).summary().lost_tuples == rows
 
 
-def test_every_job_of_a_group_is_in_its_job_group_in_at_most_once(
+def test_every_at_most_once_spark_job_is_in_the_job_group_of_its_commit_group(
     attempt: Callable[..., Attempt],
     spark: SparkSession,
 ) -> None:
@@ -217,7 +217,7 @@ def test_floats_that_differ_within_the_declared_tolerance_are_equal(
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])
-def test_stop_by_the_user_creates_a_checkpoint_and_repeats_and_loses_nothing(
+def test_user_stop_creates_a_checkpoint_and_neither_repeats_nor_loses_windows(
     mode: str,
     attempt: Callable[..., Attempt],
 ) -> None:
@@ -242,7 +242,7 @@ def test_stop_by_the_user_creates_a_checkpoint_and_repeats_and_loses_nothing(
 
 
 @pytest.mark.long
-def test_empty_windows_of_a_group_that_died_before_its_seals_are_missing_in_the_state(
+def test_empty_windows_of_an_unsealed_crashed_group_are_missing_in_the_state(
     attempt: Callable[..., Attempt],
 ) -> None:
     # Rules: R14
@@ -282,7 +282,7 @@ def test_empty_windows_of_a_group_that_died_before_its_seals_are_missing_in_the_
         ),
     ],
 )
-def test_recovery_happens_as_predicted(
+def test_recovery_matches_its_prediction(
     mode: str,
     dies_at: Step,
     words: str,
@@ -311,7 +311,7 @@ def test_recovery_happens_as_predicted(
 
 
 @pytest.mark.long
-def test_recomputed_windows_are_predicted_after_an_attempt_without_progress(
+def test_recomputed_windows_are_predicted_even_after_an_attempt_without_progress(
     attempt: Callable[..., Attempt],
 ) -> None:
     # The fence has reset the marks; the facts still show how far the attempt before it had come.
@@ -351,7 +351,7 @@ def test_killed_warm_up_resumes_and_produces_the_state_of_the_whole_stream(
         assert raw(config, rest.plan, output) == wanted
 
 
-def test_replay_of_a_range_equals_a_recovery_from_its_first_window(
+def test_replay_of_a_partial_range_equals_a_recovery_from_its_first_window(
     attempt: Callable[..., Attempt],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -376,7 +376,7 @@ def test_replay_of_a_range_equals_a_recovery_from_its_first_window(
     assert last_state(config, part.plan) == last_state(config, recovered.plan)
 
 
-def test_tuples_that_at_most_once_did_not_process_are_counted_by_window_and_port(
+def test_tuples_not_processed_by_at_most_once_are_counted_by_window_and_port(
     attempt: Callable[..., Attempt],
 ) -> None:
     # Rules: R15
@@ -411,7 +411,9 @@ def test_tuples_that_at_most_once_did_not_process_are_counted_by_window_and_port
 
 
 @pytest.mark.long
-def test_heartbeat_repeats_no_timer_after_a_skip(attempt: Callable[..., Attempt]) -> None:
+def test_heartbeat_does_not_repeat_timers_after_skipped_windows(
+    attempt: Callable[..., Attempt],
+) -> None:
     # Rules: H58
     # The output knows which timers were emitted before the lost windows.
     config: Config = attempt.config  # type: ignore[attr-defined]
@@ -444,7 +446,7 @@ def test_python_functions_of_an_application_run_in_spark_workers(
     assert found and all(row["six"] == 6 * row["x"] for row in found)
 
 
-def test_operator_knows_its_mode_and_random_numbers_do_not_depend_on_grouping(
+def test_operator_can_read_its_mode_and_random_numbers_ignore_grouping(
     attempt: Callable[..., Attempt],
 ) -> None:
     # Rules: R3, R82
@@ -462,7 +464,7 @@ def test_operator_knows_its_mode_and_random_numbers_do_not_depend_on_grouping(
     assert len(set(numbers)) == len(numbers) and 0 <= min(numbers) < 0.1 and 0.9 < max(numbers) < 1
 
 
-def test_windows_that_all_outputs_have_are_not_reported_as_given_up(
+def test_windows_present_in_all_outputs_are_not_reported_as_given_up(
     attempt: Callable[..., Attempt],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -486,7 +488,7 @@ def test_windows_that_all_outputs_have_are_not_reported_as_given_up(
     ]
 
 
-def test_operator_receives_the_tuples_it_emitted_in_skipped_windows(
+def test_operator_receives_the_tuples_that_it_emitted_in_skipped_windows(
     attempt: Callable[..., Attempt],
 ) -> None:
     # Rules: H58
@@ -514,7 +516,7 @@ def affected(config: Config, plan: Plan) -> dict[str, int]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("dies_at", [Step.MATERIALISED, Step.AFTER_FIRST_OUTPUT])
-def test_tuples_dropped_from_a_state_by_a_skip_are_facts(
+def test_tuples_dropped_from_a_state_by_a_skip_are_recorded_as_facts(
     dies_at: Step,
     attempt: Callable[..., Attempt],
     caplog: pytest.LogCaptureFixture,

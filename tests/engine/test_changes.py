@@ -30,7 +30,7 @@ def rows(config: Config, replay: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.long
-def test_window_has_the_property_value_of_its_start_when_recomputed(
+def test_recomputed_window_uses_the_property_value_of_its_first_computation(
     attempt: Callable[..., Attempt],
 ) -> None:
     # Rules: O26, O27, X10
@@ -58,7 +58,7 @@ def test_window_has_the_property_value_of_its_start_when_recomputed(
 
 
 @pytest.mark.long
-def test_container_has_the_property_values_of_its_windows_when_recomputed(
+def test_recomputed_container_uses_the_original_property_values_of_its_windows(
     project: Project,
     spark: SparkSession,
 ) -> None:

@@ -52,7 +52,7 @@ def compare(
     return read
 
 
-def test_only_windows_that_differ_in_floats_alone_are_read_in_small_batches(
+def test_only_windows_that_differ_just_in_floats_are_read_in_small_batches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # The memory used does not grow with the windows of a group.
@@ -72,7 +72,7 @@ def test_only_windows_that_differ_in_floats_alone_are_read_in_small_batches(
         ([(1, "d", "y"), (2, "d", "y"), (1, "d", "y")], {5: 0.5}, 4, [[3], [4]]),
     ],
 )
-def test_first_window_that_differs_is_named_and_no_later_one_is_read(
+def test_first_different_window_is_reported_and_later_windows_are_not_read(
     now: list[Digest],
     off: dict[int, float],
     named: int,

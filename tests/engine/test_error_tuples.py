@@ -75,7 +75,7 @@ def lost_windows(config: Config, plan: Plan) -> set[int]:
 
 
 @pytest.mark.parametrize("mode", ["exactly_once", "at_least_once", "at_most_once"])
-def test_error_tuples_keep_the_promise_of_their_mode(mode: str, attempt: Attempts) -> None:
+def test_error_tuples_have_the_guarantee_of_their_mode(mode: str, attempt: Attempts) -> None:
     # Rules: O19, O65 to O67, O69, O70
     config: Config = attempt.config  # type: ignore[attr-defined]
     replay_options = {"mode": mode, "group_windows": 8}
@@ -151,7 +151,7 @@ def test_invalid_reason_of_a_frame_operator_is_rejected_and_nothing_is_committed
     )
 
 
-def test_own_reason_of_an_operator_is_stored_and_counted(
+def test_custom_error_reason_of_an_operator_is_stored_and_counted(
     attempt: Attempts,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -228,7 +228,7 @@ def test_columns_with_dots_and_backticks_are_written_and_published(
 
 
 @pytest.mark.long
-def test_certificates_compare_error_tables_like_outputs(
+def test_certificate_compares_error_tables_like_outputs(
     attempt: Attempts,
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,

@@ -112,7 +112,7 @@ def check_equal(project: Project, plan: Plan, **options: str) -> None:
     assert last_state(project.config, plan) == last_state(project.config, clean)
 
 
-def test_tuple_operator_completes_without_its_failing_tuples(project: Project) -> None:
+def test_tuple_operator_completes_after_quarantining_its_failing_tuples(project: Project) -> None:
     # Rules: R93
     poison = " ".join(ALL)
     plan = replay(project, "one", poison=poison)
@@ -123,7 +123,7 @@ def test_tuple_operator_completes_without_its_failing_tuples(project: Project) -
     check_equal(project, plan, poison=poison)
 
 
-def test_frame_operator_completes_without_its_failing_tuple(project: Project) -> None:
+def test_frame_operator_completes_after_quarantining_its_failing_tuple(project: Project) -> None:
     plan = replay(project, "one", kind="frames", poison="c9")
     assert failed(project, plan) == {"sums.events.failed": recorded(project, "c9")}
     # Each line shows the watchdog that the attempt is not stuck.
@@ -133,7 +133,7 @@ def test_frame_operator_completes_without_its_failing_tuple(project: Project) ->
 
 
 @pytest.mark.long
-def test_tuple_of_another_operator_is_identified_by_its_columns(
+def test_failing_tuple_from_another_operator_is_identified_by_its_columns(
     project: Project,
 ) -> None:
     totals = rows_of(project, replay(project, "first"), "totals")
@@ -146,7 +146,7 @@ def test_tuple_of_another_operator_is_identified_by_its_columns(
 
 
 @pytest.mark.long
-def test_crashed_worker_is_searched_for_its_tuple(project: Project) -> None:
+def test_failing_tuple_of_a_crashed_worker_is_searched_for(project: Project) -> None:
     plan = replay(project, "one", kind="frames", poison="c9", crashes="yes")
     [row] = failed(project, plan)["sums.events.failed"]
     assert row[:4] == recorded(project, "c9")[0][:4]
@@ -219,7 +219,7 @@ def test_killed_attempts_find_the_same_failing_tuples(
         ("at_least_once", f"{Step.AFTER_FACTS}:3", [1, 2]),
     ],
 )
-def test_quarantined_tuple_stays_out_of_windows_that_are_computed_again(
+def test_quarantined_tuple_is_excluded_from_recomputed_windows(
     mode: str,
     kill: str,
     attempts: list[int],
@@ -240,7 +240,7 @@ def test_quarantined_tuple_stays_out_of_windows_that_are_computed_again(
 
 
 @pytest.mark.long
-def test_warm_up_leaves_failing_tuples_out(project: Project) -> None:
+def test_warm_up_excludes_failing_tuples(project: Project) -> None:
     # The tuple is in window 1009, and a group of the warm-up follows its own.
     first = FIRST + 15
     plan = planned(project, "one", poison="b7", group_windows=6, first=first)
@@ -282,7 +282,7 @@ def test_failing_tuples_are_published_explained_and_fed_back(project: Project) -
 
 
 @pytest.mark.long
-def test_search_that_is_killed_starts_again(
+def test_killed_search_for_failing_tuples_starts_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REWINDOW_REPLAY__QUARANTINE_FAILING", "true")
@@ -304,7 +304,9 @@ def test_search_that_is_killed_starts_again(
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["exactly_once", "at_most_once"])
-def test_each_container_quarantines_if_its_mode_does(mode: str, project: Project) -> None:
+def test_each_container_quarantines_failing_tuples_if_its_mode_allows_it(
+    mode: str, project: Project
+) -> None:
     properties = {"again.container": "second", "again.mode": mode}
     totals = rows_of(project, replay(project, "first"), "totals")
     [(_, key, x), *_] = sorted(totals, reverse=True)

@@ -42,7 +42,7 @@ def outputs(
     spark.conf.set("spark.sql.shuffle.partitions", str(before))
 
 
-def test_tuples_keep_the_order_of_emission_only_where_no_key_range_shows(
+def test_tuples_keep_emission_order_only_if_it_does_not_depend_on_key_ranges(
     outputs: Callable[[str], list[dict[str, Any]]],
 ) -> None:
     # Rules: O39, X43, O133
@@ -55,7 +55,9 @@ def test_tuples_keep_the_order_of_emission_only_where_no_key_range_shows(
     assert len({row["window_id"] for row in days}) == len(days), "a control tuple is there twice"
 
 
-def test_tuples_of_a_published_stream_come_by_row_hash(attempt: Callable[..., Attempt]) -> None:
+def test_tuples_of_a_published_stream_are_ordered_by_row_hash(
+    attempt: Callable[..., Attempt],
+) -> None:
     # Rules: X51
     config: Config = attempt.config  # type: ignore[attr-defined]
     events = query("select * from e", e=config.stream_table("events"))

@@ -88,7 +88,7 @@ def test_tasks_write_every_row_once_to_files_that_the_output_adopts(
     assert once.files_of("adds", "out", found["out"]) is None
 
 
-def test_files_that_no_task_reports_are_not_adopted(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_not_reported_by_a_task_are_not_adopted(spark: SparkSession, tmp_path: Path) -> None:
     # A task that Spark repeats has left the file of its first try.
     def make(sink: PartSink) -> DataFrame:
         stray = pa.table({"window_id": [7], "x": [1_000_000_000]})
@@ -112,7 +112,7 @@ def shortened(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [lost, shortened])
-def test_driver_rejects_a_task_whose_file_is_missing_or_lacks_rows(
+def test_driver_rejects_a_task_whose_file_is_missing_or_incomplete(
     damage: Callable[[Path], None],
     spark: SparkSession,
     tmp_path: Path,

@@ -13,7 +13,7 @@ BUG = RuntimeError(
 )
 
 
-def test_attempt_that_ended_with_its_launcher_reports_that_instead_of_jvm_errors() -> None:
+def test_attempt_ended_with_its_launcher_reports_this_instead_of_jvm_errors() -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     launcher = Launcher(process.pid, process_identity(process.pid))
     assert how_it_ended(BUG, launcher) == ("failed", f"RuntimeError: {BUG}")

@@ -157,7 +157,7 @@ def test_damaged_file_is_not_joined(tmp_path: Path) -> None:
     assert join_files(fenced, "9-99", LARGE) == 0
 
 
-def test_superseded_attempt_joins_nothing(tmp_path: Path) -> None:
+def test_superseded_attempt_does_not_join_files(tmp_path: Path) -> None:
     fenced = staged(tmp_path, [(1, [n]) for n in range(FILES_MIN)])
     before = held(Table.open(fenced.path))
     made = fenced.table.replace_files
@@ -176,7 +176,7 @@ def test_superseded_attempt_joins_nothing(tmp_path: Path) -> None:
     assert len(Table.open(fenced.path).files()) == FILES_MIN
 
 
-def test_concurrent_commit_cancels_the_join_and_is_kept(tmp_path: Path) -> None:
+def test_concurrent_commit_is_kept_and_cancels_the_file_join(tmp_path: Path) -> None:
     fenced = staged(tmp_path, [(1, [n]) for n in range(FILES_MIN)])
     before = held(Table.open(fenced.path))
     made = fenced.table.replace_files
@@ -194,7 +194,7 @@ def test_concurrent_commit_cancels_the_join_and_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.jvm
 @pytest.mark.long
-def test_replay_with_joined_files_is_read_certified_undone_and_purged_like_any_other(
+def test_replay_with_joined_files_can_be_read_certified_undone_and_purged(
     attempt: Callable[..., Attempt],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,

@@ -28,7 +28,7 @@ def test_smaller_key_sample_is_a_subset_of_a_larger_one(spark: SparkSession) -> 
     assert of_sample(keys, ["key"], 0.05).count() == 2 * len(kept[0.05])
 
 
-def test_key_sample_ends_before_the_bucket_of_its_fraction(spark: SparkSession) -> None:
+def test_key_sample_contains_the_buckets_below_its_fraction(spark: SparkSession) -> None:
     # Rules: O143
     keys = spark.range(100_000).select(F.col("id").cast("string").alias("key"))
     buckets = keys.select("key", F.pmod(F.xxhash64("key"), F.lit(10_000)).alias("bucket"))

@@ -22,7 +22,7 @@ def ended(mode: Mode) -> World:
 
 @pytest.mark.parametrize("table", [*OUTPUTS, FACTS, CHECKPOINTS])
 @pytest.mark.parametrize("mode", [Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE])
-def test_table_that_lost_its_last_commit_is_filled_again_on_resume(mode: Mode, table: str) -> None:
+def test_resume_recomputes_the_lost_last_commit_of_a_table(mode: Mode, table: str) -> None:
     world = ended(mode)
     lose_joins(world, table)
     world.tables[table].pop()
@@ -37,7 +37,7 @@ def lose_joins(world: World, table: str) -> None:
 
 
 @pytest.mark.parametrize("mode", [Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE, Mode.AT_MOST_ONCE])
-def test_table_that_lost_only_its_joining_commit_recomputes_nothing(mode: Mode) -> None:
+def test_nothing_is_recomputed_if_only_a_file_joining_commit_is_lost(mode: Mode) -> None:
     world = ended(mode)
     assert world.tables[OUTPUTS[0]][-1].removed, "nothing was joined"
     lose_joins(world, OUTPUTS[0])
@@ -55,7 +55,7 @@ def test_at_most_once_rewrites_lost_commits_without_recomputing(table: str) -> N
     assert list(broken(world, make_plan(Mode.AT_MOST_ONCE))) == []
 
 
-def test_lost_started_mark_restarts_no_window() -> None:
+def test_lost_started_mark_does_not_restart_windows() -> None:
     # Windows with rows in a table have started, whatever the checkpoint log contains.
     world = ended(Mode.AT_MOST_ONCE)
     del world.tables[CHECKPOINTS][3:]
@@ -63,7 +63,7 @@ def test_lost_started_mark_restarts_no_window() -> None:
     assert max(world.computed[window] for window in make_plan(Mode.AT_MOST_ONCE).range) == 1
 
 
-def test_table_that_lost_a_whole_attempt_is_computed_again() -> None:
+def test_table_that_lost_a_whole_attempt_is_recomputed() -> None:
     # The facts seal rows of the second attempt, of which one table has none.
     mode = Mode.AT_LEAST_ONCE
     world = ended(mode)

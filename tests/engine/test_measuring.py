@@ -85,7 +85,7 @@ def report(config: Config, attempt: Attempt, *, stored: bool, output: int = 0) -
         ("at_most_once", Step.AFTER_OUTPUTS),
     ],
 )  # fmt: skip
-def test_stored_measures_equal_those_of_the_gate_after_a_crash_too(
+def test_stored_measures_equal_the_gate_measures_even_after_a_crash(
     attempt: Attempts,
     project: Config,
     mode: str,
@@ -138,7 +138,7 @@ def test_nan_and_null_measures_are_stored_unchanged(attempt: Attempts, project: 
 
 
 @pytest.mark.long
-def test_measure_that_spark_cannot_compute_is_reported_and_does_not_end_the_replay(
+def test_failed_measure_in_spark_is_reported_and_does_not_end_the_replay(
     attempt: Attempts,
     project: Config,
     caplog: pytest.LogCaptureFixture,

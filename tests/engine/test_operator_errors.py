@@ -148,7 +148,7 @@ def test_tuple_outside_its_commit_group_is_rejected_and_nothing_is_committed(
         assert Table.open(config.replay_root("outside") / table).files() == []
 
 
-def test_error_in_an_application_definition_names_its_line(config: Config) -> None:
+def test_error_in_an_application_definition_shows_its_line(config: Config) -> None:
     with pytest.raises(
         InputError,
         match="application \"failing\" cannot be built .*KeyError: 'RATES'",
@@ -172,7 +172,7 @@ def test_error_in_an_application_definition_names_its_line(config: Config) -> No
         ("import _wrong_part\n", "line 2, in <module>: 1 / 0"),
     ],
 )
-def test_error_at_import_names_the_line_in_the_application_folder(
+def test_import_error_shows_the_line_in_the_application_folder(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     code: str,
@@ -188,7 +188,7 @@ def test_error_at_import_names_the_line_in_the_application_folder(
     assert ("inside transform" in caught.value.hint) == ("F.lit" in code) and caught.value.hint
 
 
-def test_next_steps_after_a_failed_container_name_the_whole_replay(tmp_path: Path) -> None:
+def test_next_steps_after_a_failed_container_refer_to_the_whole_replay(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     project.plan_of("three_modes", "one", "exactly_once")
     begin_attempt(project.config, "one")

@@ -105,7 +105,7 @@ LONG = pytest.mark.long
         pytest.param((1, 2, 5, 8), 0, marks=pytest.mark.exhaustive),
     ],
 )
-def test_results_equal_those_of_the_framework_for_any_number_of_partitions(
+def test_engine_results_equal_framework_results_for_any_number_of_partitions(
     counts: tuple[int, ...],
     inline: int,
     attempt: Callable[..., Attempt],
@@ -153,7 +153,7 @@ def test_wrong_partitioner_raises_an_error_that_names_the_key(
     assert message in str(raised.value)
 
 
-def test_java_codec_equals_hash_code_of_java(spark: SparkSession) -> None:
+def test_java_codec_equals_the_hash_code_in_java(spark: SparkSession) -> None:
     # Rules: O85
     texts = [*KEYS, "hello", "Aa", "BB"]
     numbers = [0, 1, -1, 7 << 33, -(1 << 63), (1 << 63) - 1, None]
@@ -170,7 +170,7 @@ def test_java_codec_equals_hash_code_of_java(spark: SparkSession) -> None:
 
 
 @LONG
-def test_partitions_change_in_the_middle_of_a_range(
+def test_number_of_partitions_can_change_in_the_middle_of_a_range(
     attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Rules: R98, R99, R101, O99

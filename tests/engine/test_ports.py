@@ -29,7 +29,7 @@ class Stateless(Reporting):
 
 
 @pytest.mark.parametrize("operator", [Reporting(), Stateless()])
-def test_unread_report_is_not_computed_but_other_unread_tuples_are_counted(
+def test_unread_report_port_is_not_computed_but_other_unread_tuples_are_counted(
     operator: FrameOperator,
 ) -> None:
     # Rules: O16

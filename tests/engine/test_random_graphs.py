@@ -151,7 +151,7 @@ LONG = (1, 15)
         if seed not in (*QUICK, *LONG)
     ],
 )
-def test_random_graph_has_the_same_results_in_the_framework_as_on_the_engine(
+def test_random_graph_has_equal_results_in_the_test_framework_and_the_engine(
     seed: int,
     attempt: Callable[..., Attempt],
     tmp_path: Path,

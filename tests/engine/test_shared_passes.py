@@ -72,7 +72,7 @@ def expected(config: Config) -> dict[str, list[Any]]:
         pytest.param("at_least_once", marks=MATRIX),
     ],
 )
-def test_cycles_and_control_tuples_give_the_same_result_as_in_process(
+def test_cycles_and_control_tuples_have_equal_results_in_spark_and_in_process(
     mode: str,
     attempt: Callable[..., Attempt],
 ) -> None:
@@ -166,7 +166,7 @@ def results_in_process(last: Attempt, config: Config) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("strays", ["", "1"])
-def test_chain_has_the_results_of_separate_passes_and_runs_apart_for_tuples_of_other_keys(
+def test_chain_equals_separate_passes_and_is_split_for_tuples_of_other_keys(
     strays: str,
     attempt: Callable[..., Attempt],
     key_ranges: Callable[[int], None],
@@ -190,7 +190,7 @@ def test_chain_has_the_results_of_separate_passes_and_runs_apart_for_tuples_of_o
     assert results_of(last, config) == results_in_process(last, config)
 
 
-def test_error_in_a_chain_names_the_operator_if_several_have_its_class(
+def test_chain_error_names_the_operator_if_several_operators_share_its_class(
     attempt: Callable[..., Attempt],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -205,7 +205,7 @@ def test_error_in_a_chain_names_the_operator_if_several_have_its_class(
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.exhaustive), 2])
-def test_chain_has_the_same_results_in_every_division(
+def test_chain_results_are_equal_however_the_chain_is_divided(
     seed: int,
     attempt: Callable[..., Attempt],
     key_ranges: Callable[[int], None],

@@ -120,7 +120,7 @@ def test_engine_columns_are_separated_from_the_columns_of_the_output(tmp_path: P
     assert event_columns(plain) == EVENTS
 
 
-def test_output_with_sorted_by_has_sorted_rows_in_each_file(
+def test_sorted_by_attribute_sorts_the_rows_in_each_output_file(
     attempt: Callable[..., Attempt],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -46,7 +46,7 @@ def node_of(schema: Any, key: tuple[str, ...] = KEY, buckets: int = 4) -> Any:
 
 
 @pytest.mark.parametrize("key", [KEY, ()])
-def test_state_has_the_same_rows_and_digest_in_either_form(
+def test_state_has_the_same_rows_and_digest_in_both_storage_formats(
     key: tuple[str, ...],
     spark: SparkSession,
     tmp_path: Path,
@@ -84,7 +84,7 @@ def test_state_has_the_same_rows_and_digest_in_either_form(
     assert {file.bucket: (file.rows, file.hashes) for file in by_spark[1].files} == sizes
 
 
-def test_form_of_a_state_follows_its_size(spark: SparkSession, tmp_path: Path) -> None:
+def test_storage_format_of_a_state_depends_on_its_size(spark: SparkSession, tmp_path: Path) -> None:
     rows = random_frame(random.Random(6), ["text", "long"], 200)
     node = node_of(rows.schema)
     frame = spark.createDataFrame(rows)
@@ -112,7 +112,7 @@ def test_form_of_a_state_follows_its_size(spark: SparkSession, tmp_path: Path) -
     )
 
 
-def test_missing_column_of_a_state_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_missing_state_column_is_reported_by_name(spark: SparkSession, tmp_path: Path) -> None:
     rows = random_frame(random.Random(7), ["text", "long"])
     with pytest.raises(InputError, match='state of operator "keeps" lacks the column "long"'):
         FileStates(spark, tmp_path).save(
@@ -123,7 +123,7 @@ def test_missing_column_of_a_state_is_named(spark: SparkSession, tmp_path: Path)
 
 
 @pytest.mark.long
-def test_incremental_state_equals_a_state_written_whole(
+def test_incremental_state_equals_a_completely_written_state(
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -182,7 +182,7 @@ def test_incremental_state_equals_a_state_written_whole(
     assert again == state
 
 
-def test_large_group_or_an_emptied_state_ends_the_incremental_files(
+def test_large_group_or_empty_state_causes_a_complete_write_of_the_state(
     spark: SparkSession,
     tmp_path: Path,
 ) -> None:
@@ -296,7 +296,7 @@ def named_and_there(config: Config, replay_id: str) -> tuple[set[str], set[str]]
     "application",
     [pytest.param("totals", marks=pytest.mark.exhaustive), "tallies"],
 )
-def test_every_mode_keeps_its_promise_with_states_in_files(
+def test_every_mode_keeps_its_guarantee_with_states_in_files(
     application: str,
     mode: str,
     attempt: Callable[..., Attempt],
@@ -359,7 +359,7 @@ def _each_damage_once() -> list[Any]:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("mode", "damage"), _each_damage_once())
-def test_damaged_bucket_makes_recovery_use_an_older_checkpoint(
+def test_recovery_uses_an_older_checkpoint_if_a_bucket_is_damaged(
     mode: str,
     damage: Callable[[Path], None],
     attempt: Callable[..., Attempt],

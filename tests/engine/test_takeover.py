@@ -29,7 +29,7 @@ class Watched(MemoryLog):
 
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=str)
-def test_takeover_fences_before_it_reads_the_checkpoints(mode: Mode) -> None:
+def test_takeover_fences_older_attempts_before_it_reads_the_checkpoints(mode: Mode) -> None:
     # After the fence the checkpoints can no longer change.
     world = World()
     done: list[str] = []

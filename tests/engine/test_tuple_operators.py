@@ -28,7 +28,7 @@ def rows(config: Config, replay: str, output: str) -> list[tuple[object, ...]]:
     return list(zip(*(found[name].to_pylist() for name in found.column_names), strict=True))
 
 
-def test_tuple_by_tuple_results_equal_frame_results_in_any_grouping(
+def test_tuple_operator_results_equal_frame_operator_results_in_any_grouping(
     attempt: Callable[..., Attempt],
 ) -> None:
     config: Config = attempt.config  # type: ignore[attr-defined]
@@ -52,7 +52,7 @@ MATRIX = pytest.mark.recovery_matrix
         pytest.param("at_least_once", marks=MATRIX),
     ],
 )
-def test_every_mode_keeps_its_promise_through_two_crashes(
+def test_every_mode_keeps_its_guarantee_through_two_crashes(
     mode: str,
     attempt: Callable[..., Attempt],
 ) -> None:
@@ -74,7 +74,7 @@ def test_every_mode_keeps_its_promise_through_two_crashes(
     check_promise(config, last.plan, whole.plan)
 
 
-def test_error_names_callback_window_tuple_and_source_line(attempt: Callable[..., Attempt]) -> None:
+def test_operator_error_shows_callback_window_tuple_and_source_line(attempt: Callable[..., Attempt]) -> None:
     with pytest.raises(
         RewindowError,
         match=r'operator "totals" failed: .*ZeroDivisionError',
@@ -85,14 +85,14 @@ def test_error_names_callback_window_tuple_and_source_line(attempt: Callable[...
     assert "tuple_failing.py" in text, text
 
 
-def test_windows_without_a_tuple_are_opened_and_closed_too(attempt: Callable[..., Attempt]) -> None:
+def test_windows_without_tuples_are_also_opened_and_closed(attempt: Callable[..., Attempt]) -> None:
     config: Config = attempt.config  # type: ignore[attr-defined]
     attempt("tuple_beats", "one", group_windows=10).run()
     found = query("select count from o order by window_id", o=config.replay_root("one") / "out")
     assert found["count"].to_pylist() == list(range(1, WINDOWS + 1))
 
 
-def test_operators_receive_checkpoint_callbacks_and_output_is_independent_of_groups(
+def test_checkpoint_callbacks_are_called_and_output_is_independent_of_groups(
     attempt: Callable[..., Attempt],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -155,7 +155,7 @@ def test_application_windows_with_lost_windows_are_partial(
     assert len(found) == WINDOWS // 4
 
 
-def test_sliding_window_stays_partial_in_attempts_after_the_one_that_lost_windows(
+def test_sliding_window_remains_partial_after_the_attempt_that_lost_windows(
     attempt: Callable[..., Attempt],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -183,7 +183,7 @@ def test_sliding_window_stays_partial_in_attempts_after_the_one_that_lost_window
     assert partial == {1: True, 3: True, 5: True, 7: True, 9: False}
 
 
-def test_end_of_a_recording_ends_the_last_application_window(
+def test_last_application_window_ends_with_the_recording(
     attempt: Callable[..., Attempt],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

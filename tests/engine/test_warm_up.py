@@ -71,7 +71,7 @@ def test_killed_warm_up_resumes_after_its_last_group(
 
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=str)
-def test_warm_up_is_not_cut_into_the_groups_of_a_short_range(
+def test_warm_up_is_not_split_into_groups_like_a_short_range(
     mode: Mode,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -82,7 +82,7 @@ def test_warm_up_is_not_cut_into_the_groups_of_a_short_range(
     assert sorted(world.computed) == [*WARM_UP, *range(1, WINDOWS + 1)]
 
 
-def test_checkpoints_of_a_warm_up_are_not_recovery_points_of_the_range() -> None:
+def test_warm_up_checkpoints_are_not_recovery_points_of_the_range() -> None:
     world = World()
     with pytest.raises(CrashError):
         run(world, Mode.EXACTLY_ONCE, 2)

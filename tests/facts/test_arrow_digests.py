@@ -38,7 +38,7 @@ def test_arrow_digests_equal_spark_digests(names: list[str], spark: SparkSession
     assert found.to_pylist() == there.to_pylist() and found.num_rows == 7
 
 
-def test_windows_with_other_contents_than_their_seals_are_named() -> None:
+def test_windows_that_differ_from_their_seals_are_reported() -> None:
     events = pa.schema([("key", pa.int64()), ("share", pa.float64())])
     sealed = pa.table(
         {"window_id": [1, 1, 2, 3, 5], "key": [1, 2, 3, 4, 5], "share": [0.1, 0.2, 0.3, 0.4, 0.5]}
@@ -59,7 +59,7 @@ def test_windows_with_other_contents_than_their_seals_are_named() -> None:
     ) == {0}
 
 
-def test_window_sealed_empty_may_be_empty() -> None:
+def test_window_sealed_as_empty_matches_an_empty_window() -> None:
     events = pa.schema([("key", pa.int64())])
     rows = pa.table({"window_id": [1], "key": [1]})
     one = arrow_digests(rows, events)

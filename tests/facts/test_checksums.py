@@ -38,7 +38,7 @@ def zlib_checksums(rows: list[tuple[Any, ...]]) -> list[int]:
 
 
 @given(ROWS, st.integers(1, 5))
-def test_line_checksums_equal_zlib_checksums_whatever_the_batches(
+def test_line_checksums_equal_zlib_checksums_for_any_batch_size(
     rows: list[tuple[Any, ...]],
     batch: int,
 ) -> None:

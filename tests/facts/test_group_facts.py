@@ -44,7 +44,9 @@ def facts() -> GroupFacts:
 
 
 @pytest.mark.parametrize("tuples", [{10: 2, 12: 4}, {10: 2}, {10: 2, 11: 1, 12: 3}])
-def test_first_window_whose_tuples_are_not_those_sealed_is_named(tuples: dict[int, int]) -> None:
+def test_first_window_with_a_tuple_count_unlike_its_seal_is_reported(
+    tuples: dict[int, int],
+) -> None:
     # Rules: R58
     sealed = {10: 2, 11: 0, 12: 3}
     wrong = next(window for window in sealed if tuples.get(window, 0) != sealed[window])
@@ -70,7 +72,7 @@ def test_input_facts_have_a_row_for_every_new_window(facts: GroupFacts) -> None:
     assert facts.table().schema == FACTS_SCHEMA and facts.table()["ended_at"].null_count == 0
 
 
-def test_seal_names_its_attempt_and_unsealed_windows_have_no_row(facts: GroupFacts) -> None:
+def test_seal_contains_its_attempt_and_unsealed_windows_have_no_row(facts: GroupFacts) -> None:
     # Rules: R15
     facts.add_output(
         OUT,
@@ -94,7 +96,7 @@ def test_seal_names_its_attempt_and_unsealed_windows_have_no_row(facts: GroupFac
     ]
 
 
-def test_losses_of_a_skip_may_be_before_the_group(facts: GroupFacts) -> None:
+def test_skip_can_record_losses_of_windows_before_the_group(facts: GroupFacts) -> None:
     # Rules: X2, X3
     facts.add_skip("sum", np.array([4, 5]), counts({9: 6, 8: 1}))
     found = rows_of(facts, "window_id", "direction", "port", "tuples", "lost")
@@ -102,7 +104,7 @@ def test_losses_of_a_skip_may_be_before_the_group(facts: GroupFacts) -> None:
     assert found == [*lacking, (8, "skipped", "sum", 1, True), (9, "skipped", "sum", 6, True)]
 
 
-def test_recomputed_windows_add_no_row() -> None:
+def test_recomputed_windows_do_not_add_fact_rows() -> None:
     # Exactly once recomputes windows that have their rows already.
     facts = GroupFacts(WindowRange(10, 14), attempt=3, began_at=BEGAN, above=20)
     facts.add_input("clicks", counts({12: 1}))
@@ -110,7 +112,7 @@ def test_recomputed_windows_add_no_row() -> None:
     assert facts.table().num_rows == 0 and facts.table().schema == FACTS_SCHEMA
 
 
-def test_window_facts_are_built_as_columns() -> None:
+def test_window_facts_are_built_by_column() -> None:
     # Python objects would need some 800 bytes a row, several gigabytes for a million windows.
     facts = GroupFacts(WindowRange(1, 50_000), attempt=1, began_at=BEGAN, above=0)
     found = counts(dict.fromkeys(range(1, 50_001), 1))

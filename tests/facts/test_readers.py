@@ -17,7 +17,7 @@ FACTS = pa.schema([("window_id", pa.int64()), ("direction", pa.string())])
 
 
 @pytest.mark.parametrize(("sealed", "last"), [([], -4), ([-3], -3), ([-3, 0], 0), ([-3, 0, 2], 2)])
-def test_last_sealed_window_may_be_zero_or_negative_and_ignores_inputs(
+def test_last_sealed_window_can_be_zero_or_negative_and_ignores_inputs(
     sealed: list[int],
     last: int,
     tmp_path: Path,
@@ -30,7 +30,7 @@ def test_last_sealed_window_may_be_zero_or_negative_and_ignores_inputs(
     assert sealed_to(facts, -4) == last
 
 
-def test_readers_read_only_the_rows_of_the_newest_sealed_attempt_of_each_window(
+def test_readers_see_only_rows_of_the_newest_sealed_attempt_of_each_window(
     tmp_path: Path,
 ) -> None:
     # Rules: R52

@@ -79,7 +79,7 @@ def test_checksum_detects_a_change_of_any_column_of_a_seal(
             check_seals(changed.slice(row, 1), windows)
 
 
-def test_seal_with_exchanged_values_is_damaged(windows: Table) -> None:
+def test_seal_with_swapped_values_is_reported_as_damaged(windows: Table) -> None:
     rows = read_seals(windows)
     names = {"digest": "float_digest", "float_digest": "digest"}
     swapped = rows.rename_columns([names.get(name, name) for name in rows.column_names]).select(
@@ -89,7 +89,7 @@ def test_seal_with_exchanged_values_is_damaged(windows: Table) -> None:
         check_seals(swapped, windows)
 
 
-def test_end_row_is_not_a_window(windows: Table, data: Table) -> None:
+def test_end_of_stream_row_is_not_read_as_a_window(windows: Table, data: Table) -> None:
     # Rules: X21
     assert stream_end(windows) is None
     before = read_seals(windows)
@@ -99,13 +99,13 @@ def test_end_row_is_not_a_window(windows: Table, data: Table) -> None:
     assert read_seals(windows).equals(before)
 
 
-def test_seals_are_read_for_one_range_and_one_table_id(windows: Table, data: Table) -> None:
+def test_seals_are_read_only_for_the_given_range_and_table_id(windows: Table, data: Table) -> None:
     assert read_seals(windows, WindowRange(8, 20), table_id=data.id)["tuples"].to_pylist() == [0, 1]
     with pytest.raises(TableError, match="belong to a table that was replaced"):
         read_seals(windows, table_id="another")
 
 
-def test_files_are_noted_once_with_size_and_checksum(data: Table) -> None:
+def test_files_are_recorded_once_with_size_and_checksum(data: Table) -> None:
     files = open_files(data.path)
     assert (note_files(data, files), note_files(data, files)) == (1, 0)
     data.commit_arrow(pa.table([[9], [1], ["d"]], schema=TUPLES), app_id="r", version=2)
@@ -116,7 +116,7 @@ def test_files_are_noted_once_with_size_and_checksum(data: Table) -> None:
     }
 
 
-def test_sealed_windows_equal_the_seals_for_any_number_of_parts(
+def test_sealed_windows_equal_the_seals_for_any_part_size(
     windows: Table,
     data: Table,
     monkeypatch: pytest.MonkeyPatch,

@@ -52,7 +52,7 @@ def test_window_facts_have_exactly_one_row_per_requested_window(
 
 
 @given(st.dictionaries(st.integers(0, 9), st.tuples(DIGEST, DIGEST)))
-def test_windows_differ_where_a_column_differs(
+def test_windows_with_different_column_values_are_reported_as_different(
     both: dict[int, tuple[tuple[object, ...], tuple[object, ...]]],
 ) -> None:
     here, there = (facts({window: pair[side] for window, pair in both.items()}) for side in (0, 1))
@@ -63,7 +63,7 @@ def test_windows_differ_where_a_column_differs(
         assert here.diff(there, *names).tolist() == wanted
 
 
-def test_seal_keeps_known_values_and_fills_missing_windows_with_defaults() -> None:
+def test_reindexed_window_facts_keep_known_values_and_use_defaults_otherwise() -> None:
     found = facts({7: (2, "d", None), 3: (1, "e", "f")})
     filled = found.reindex(
         np.array([3, 5, 7]),
@@ -78,7 +78,7 @@ def test_seal_keeps_known_values_and_fills_missing_windows_with_defaults() -> No
     ]
 
 
-def test_million_windows_are_not_stored_as_python_objects() -> None:
+def test_one_million_windows_are_not_stored_as_python_objects() -> None:
     windows = 1_000_000
     rows = pa.table(
         [np.arange(0, windows, 2), np.ones(windows // 2, np.int64)],

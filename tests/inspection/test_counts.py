@@ -19,7 +19,7 @@ def windows_of(mask: object) -> list[int]:
     return [replays.FIRST + int(place) for place in mask.nonzero()[0]]  # type: ignore[attr-defined]
 
 
-def test_undisturbed_replay_has_no_redone_lost_repeated_or_affected_windows(config: Config) -> None:
+def test_replay_without_a_crash_has_no_redone_lost_or_repeated_windows(config: Config) -> None:
     counts = counted(replays.undisturbed(config)).summary()
     assert (counts.windows, counts.tuples) == (20, 15 * 2 + 20 * 2)
     assert not any(
@@ -27,7 +27,7 @@ def test_undisturbed_replay_has_no_redone_lost_repeated_or_affected_windows(conf
     )
 
 
-def test_redone_windows_have_rows_of_one_attempt_and_a_checkpoint_of_a_later_one(
+def test_redone_windows_have_rows_from_one_attempt_and_a_later_checkpoint(
     config: Config,
 ) -> None:
     found = counted(replays.killed_exactly_once(config))
@@ -35,7 +35,7 @@ def test_redone_windows_have_rows_of_one_attempt_and_a_checkpoint_of_a_later_one
     assert found.summary().repeated == 0 and found.resumed_after == {2: 104}
 
 
-def test_repeated_rows_are_rows_that_readers_ignore(config: Config) -> None:
+def test_repeated_rows_are_the_rows_ignored_by_readers(config: Config) -> None:
     found = counted(replays.killed_at_least_once(config))
     counts = found.summary()
     assert windows_of(found.outputs["ranks"].repeated) == [105, 106, 107, 108, 109]
@@ -46,7 +46,7 @@ def test_repeated_rows_are_rows_that_readers_ignore(config: Config) -> None:
     assert counts.tuples == counted(replays.undisturbed(config)).summary().tuples
 
 
-def test_lost_and_affected_windows_are_those_of_the_facts(config: Config) -> None:
+def test_lost_and_affected_windows_equal_the_recorded_facts(config: Config) -> None:
     found = counted(replays.killed_at_most_once(config))
     counts = found.summary()
     assert windows_of(found.outputs["ranks"].lost) == [105, 106, 107, 108, 109]
@@ -73,7 +73,7 @@ def test_window_runs_cover_every_window_once_in_order(config: Config, name: str)
         assert covered == list(range(replays.FIRST, replays.LAST + 1))
 
 
-def test_window_run_ends_where_outcome_or_attempt_changes(config: Config) -> None:
+def test_window_run_ends_when_the_outcome_or_attempt_changes(config: Config) -> None:
     parts: tuple[WindowRun, ...] = counted(replays.killed_at_most_once(config)).stretches("ranks")
     assert [(part.windows.first, part.kind, part.attempt) for part in parts] == [
         (100, "committed", 1),

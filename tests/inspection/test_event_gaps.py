@@ -175,7 +175,7 @@ STEADY: list[tuple[str | None, float, float | None, float | None]] = [
 ]
 
 
-def test_cadence_is_read_from_options_then_settings_and_otherwise_learned(tmp_path: Path) -> None:
+def test_cadence_comes_from_options_or_settings_and_is_otherwise_estimated(tmp_path: Path) -> None:
     assert (
         in_event_time(recorded(tmp_path / "a", STEADY, interval="20 s", cadence="10 s")).cadence_us
         == 10 * SECOND
@@ -213,7 +213,7 @@ def test_gaps_report_arrival_times_when_event_time_cannot_be_analyzed(tmp_path: 
             gaps(config, "s", columns=["v"])
 
 
-def test_stream_without_keys_is_one_key_even_when_empty(tmp_path: Path) -> None:
+def test_stream_without_keys_is_analyzed_as_a_single_key_even_when_empty(tmp_path: Path) -> None:
     found = in_event_time(recorded(tmp_path / "a", STEADY, keys=[], cadence="10 s"), columns=["v"])
     assert [(gap.kind, gap.key, gap.column, gap.count) for gap in found.gaps] == [
         ("missing_rows", {}, "", 2),
@@ -226,7 +226,7 @@ def test_stream_without_keys_is_one_key_even_when_empty(tmp_path: Path) -> None:
     assert [(row.present, row.missing) for row in found.completeness] == [(0, 10), (0, 10)]
 
 
-def test_keys_that_ended_or_never_started_are_reported_once(tmp_path: Path) -> None:
+def test_keys_that_ended_early_or_never_started_are_reported_once(tmp_path: Path) -> None:
     rows = [*STEADY, ("b", 5.0, 5.0, 1.0)]
     found = in_event_time(recorded(tmp_path, rows, cadence="10 s", expected_keys=["a", "c"]))
     assert [(gap.keys, gap.kind, gap.from_us) for gap in found.silent_now] == [
@@ -240,7 +240,7 @@ def test_keys_that_ended_or_never_started_are_reported_once(tmp_path: Path) -> N
     ]
 
 
-def test_only_keys_that_end_before_the_others_are_silent_when_all_end_early(tmp_path: Path) -> None:
+def test_only_keys_that_end_before_other_keys_are_silent_if_all_end_early(tmp_path: Path) -> None:
     rows = [
         (key, n, n, 1.0)
         for key, end in (("a", 70), ("b", 60), ("c", 50))
@@ -269,7 +269,7 @@ def test_only_keys_that_end_before_the_others_are_silent_when_all_end_early(tmp_
     assert ([gap.keys for gap in alone.silent_now], alone.all_end_by_us) == (["k=d"], None)
 
 
-def test_night_outside_opening_hours_makes_no_key_silent(tmp_path: Path) -> None:
+def test_hours_outside_opening_hours_are_not_counted_as_silence(tmp_path: Path) -> None:
     fill = {"step": "1 min", "zone": "UTC", "hours": "00:00-00:02"}
     rows = [
         ("a", 0, 0, 1.0),
@@ -323,7 +323,9 @@ def test_missing_values_of_a_gap_are_null_in_json_and_empty_in_csv(tmp_path: Pat
     assert "missing,,10,19," in report.to_csv()
 
 
-def test_keys_and_columns_narrow_the_report_and_unknown_ones_are_rejected(tmp_path: Path) -> None:
+def test_report_is_filtered_by_keys_and_columns_and_unknown_names_are_rejected(
+    tmp_path: Path,
+) -> None:
     config = recorded(tmp_path, [*STEADY, ("b", 5.0, 5.0, None)], cadence="10 s", interval="10 s")
     report = gaps(config, "s", columns=["*"], keys={"k": "a"})
     assert {gap.keys for gap in report.gaps} == {"k=a"}
@@ -343,7 +345,7 @@ def test_keys_and_columns_narrow_the_report_and_unknown_ones_are_rejected(tmp_pa
             gaps(config, "s", **wrong)  # type: ignore[arg-type]
 
 
-def test_gap_over_several_windows_is_one_row_with_a_stable_id(tmp_path: Path) -> None:
+def test_gap_across_several_windows_is_reported_as_one_row_with_a_stable_id(tmp_path: Path) -> None:
     # Rules: G9, G16
     config = recorded(tmp_path, STEADY, cadence="10 s")
     [whole] = in_event_time(config).gaps
@@ -380,7 +382,9 @@ def test_expected_keys_must_match_the_key_columns() -> None:
     assert settings.expected_keys == (("x",),)
 
 
-def test_wrong_expected_key_or_cadence_is_reported_with_its_format(tmp_path: Path) -> None:
+def test_invalid_expected_key_or_cadence_is_reported_with_the_correct_format(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "rewindow.toml"
     stream = '[streams.s]\nsource = "s.csv"\narrived_at = "at"\nkeys = ["a", "b"]\n'
     file.write_text(stream + 'expected_keys = ["x"]\n')
@@ -408,7 +412,7 @@ _total(row, SimpleNamespace(settings=settings, keys=()))
 
 
 @pytest.mark.parametrize("options", [(), ("-O",)], ids=["python", "python -O"])
-def test_report_whose_counts_do_not_balance_fails(options: tuple[str, ...]) -> None:
+def test_report_fails_if_its_counts_do_not_balance(options: tuple[str, ...]) -> None:
     # Rules: G18
     done = subprocess.run(
         [sys.executable, *options, "-c", UNBALANCED],

@@ -86,7 +86,7 @@ def recorded(
     return config
 
 
-def test_neighbouring_empty_and_missing_windows_become_ranges(tmp_path: Path) -> None:
+def test_neighbouring_empty_and_missing_windows_are_reported_as_ranges(tmp_path: Path) -> None:
     report = gaps(recorded(tmp_path, {3: 1, 4: 0, 5: 0, 8: 2, 9: 0}), "s")
     assert [(gap.kind, str(gap.windows), gap.count) for gap in report.gaps] == [
         ("empty", "[4, 5]", 2),
@@ -96,7 +96,7 @@ def test_neighbouring_empty_and_missing_windows_become_ranges(tmp_path: Path) ->
     assert report.sealed == 5
 
 
-def test_requested_windows_beyond_the_sealed_ones_are_missing(tmp_path: Path) -> None:
+def test_requested_windows_after_the_last_sealed_window_are_missing(tmp_path: Path) -> None:
     report = gaps(recorded(tmp_path, {3: 1, 5: 1}), "s", 1, 8)
     assert [str(gap.windows) for gap in report.gaps] == ["[1, 2]", "[4, 4]", "[6, 8]"]
     assert report.counts["windows_missing"] == 6
@@ -141,7 +141,7 @@ def test_silence_of_exactly_interval_plus_slack_is_not_a_gap(tmp_path: Path) -> 
 
 @given(st.integers(1, 9), st.integers(0, 25), st.integers(0, 60))
 @settings(max_examples=200, deadline=None)
-def test_gap_lacks_the_tuples_due_before_its_end_including_slack(
+def test_tuples_due_before_the_end_of_a_gap_including_slack_are_missing(
     interval: int,
     slack: int,
     length: int,
@@ -185,7 +185,7 @@ def silences(
     ]
 
 
-def test_missing_windows_are_not_a_silence(tmp_path: Path) -> None:
+def test_missing_windows_are_not_reported_as_silence(tmp_path: Path) -> None:
     config = recorded(tmp_path, {0: 0, 1: 0, 2: 1, 5: 1}, [("a", 25.0), ("a", 55.0)], "10 s")
     report = gaps(config, "s")
     assert [(gap.kind, str(gap.windows)) for gap in report.gaps] == [
@@ -207,13 +207,13 @@ def test_silence_ends_at_missing_windows_and_restarts_after_them(tmp_path: Path)
     assert silences(config) == [("[3, 4]", 30.0, 45.0, 1, "tuple 4:1")]
 
 
-def test_windows_missing_before_a_range_are_not_a_silence(tmp_path: Path) -> None:
+def test_windows_missing_before_a_range_are_not_reported_as_silence(tmp_path: Path) -> None:
     config = recorded(tmp_path, dict.fromkeys([0, 1, 2, 4, 5, 6, 7], 0), [("a", 5.0)], "10 s")
     assert silences(config, 6, 7) == [("[4, 7]", 40.0, 80.0, 3, "open")]
 
 
 @given(st.sets(st.integers(0, 30)), st.integers(0, 30), st.integers(1, 30))
-def test_time_outside_of_holes_equals_a_naive_count(
+def test_recorded_time_without_missing_windows_equals_a_naive_count(
     holes: set[int],
     since: int,
     length: int,
@@ -248,7 +248,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_key_may_have_any_valid_column_name(tmp_path: Path, name: str) -> None:
+def test_key_column_can_have_any_valid_name(tmp_path: Path, name: str) -> None:
     report = gaps(
         recorded(
             tmp_path,
@@ -263,7 +263,7 @@ def test_key_may_have_any_valid_column_name(tmp_path: Path, name: str) -> None:
     assert silent == [({name: "a"}, 29 * SECOND, "tuple 2:2")]
 
 
-def test_range_shows_silences_that_extend_into_it(tmp_path: Path) -> None:
+def test_range_includes_silences_that_extend_into_it(tmp_path: Path) -> None:
     config = recorded(
         tmp_path,
         dict.fromkeys(range(10), 1),
@@ -276,7 +276,7 @@ def test_range_shows_silences_that_extend_into_it(tmp_path: Path) -> None:
     ]
 
 
-def test_csv_and_json_reports_hold_the_same_rows(tmp_path: Path) -> None:
+def test_csv_and_json_reports_contain_the_same_rows(tmp_path: Path) -> None:
     # Rules: W14
     report = gaps(recorded(tmp_path, {3: 1, 4: 0, 7: 1}, [("a", 31.0), ("a", 71.0)], "10 s"), "s")
     rows = list(csv.DictReader(io.StringIO(report.to_csv())))
@@ -291,7 +291,9 @@ def test_csv_and_json_reports_hold_the_same_rows(tmp_path: Path) -> None:
     assert rows[0]["from"] == "1970-01-01T00:00:40Z"
 
 
-def test_unrecorded_stream_is_an_error_and_an_empty_recording_has_no_gaps(tmp_path: Path) -> None:
+def test_unrecorded_stream_raises_an_error_and_an_empty_recording_has_no_gaps(
+    tmp_path: Path,
+) -> None:
     config = recorded(tmp_path, {})
     assert gaps(config, "s").gaps == []
     with pytest.raises(InputError, match='stream "t" is unknown'):
@@ -314,7 +316,7 @@ def test_missing_ranges_equal_a_naive_count(sealed: set[int], first: int, last: 
     assert [gap.windows for gap in runs] == to_ranges(inside.tolist())
 
 
-def test_million_windows_are_analyzed_without_a_scan(tmp_path: Path) -> None:
+def test_one_million_windows_are_analyzed_without_a_scan(tmp_path: Path) -> None:
     config = recorded(
         tmp_path,
         {window: int(window % 1000 > 0) for window in range(1_000_000) if window % 5000 != 9},
@@ -324,7 +326,7 @@ def test_million_windows_are_analyzed_without_a_scan(tmp_path: Path) -> None:
     assert (report.counts["windows_empty"], report.counts["windows_missing"]) == (1000, 200)
 
 
-def test_gaps_start_no_jvm_and_do_not_import_spark() -> None:
+def test_gap_analysis_starts_no_jvm_and_does_not_import_spark() -> None:
     code = "import sys, rewindow.inspection.gaps; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -345,7 +347,7 @@ def test_open_range_of_a_stream_without_a_seal_has_no_gaps(tmp_path: Path) -> No
     assert gaps(recorded(tmp_path, {}), "s", 9).windows is None
 
 
-def test_reversed_range_is_rejected_with_its_ends_exchanged_in_the_hint(tmp_path: Path) -> None:
+def test_reversed_range_is_rejected_with_the_swapped_range_as_hint(tmp_path: Path) -> None:
     config = recorded(tmp_path, {3: 1, 5: 0, 8: 1})
     with pytest.raises(RangeError) as refused:
         gaps(config, "s", from_time="1970-01-01T00:01:25Z", to_time="1970-01-01T00:00:33Z")
@@ -358,7 +360,7 @@ def test_reversed_range_is_rejected_with_its_ends_exchanged_in_the_hint(tmp_path
     assert refused.value.hint == "Swap the two ends: --first 3 --last 8"
 
 
-def test_null_key_differs_from_a_key_that_is_the_text_none(tmp_path: Path) -> None:
+def test_null_key_differs_from_a_key_with_the_text_none(tmp_path: Path) -> None:
     tuples: list[Any] = [(None, 31.0), ("None", 31.0), (None, 71.0), ("None", 71.0)]
     report = gaps(recorded(tmp_path, {3: 2, 4: 0, 7: 2}, tuples, "10 s"), "s")
     keys = [row["key"] for row in json.loads(report.to_json())["gaps"] if row["kind"] == "silent"]

@@ -31,7 +31,7 @@ class Copied(FrameOperator):
     outputs: ClassVar = {"out": OutputPort(NUMBERS)}
 
 
-def test_statistics_of_a_live_run_give_the_times_that_passed(tmp_path: Path) -> None:
+def test_latencies_from_live_statistics_equal_the_simulated_times(tmp_path: Path) -> None:
     # Rules: L5, L6, L7, L9, L13, L31
     run = simulate(400)
     assert run.lost > 5
@@ -57,7 +57,7 @@ def test_statistics_of_a_live_run_give_the_times_that_passed(tmp_path: Path) -> 
     assert 250 < checked < len(found.ends.windows)
 
 
-def test_statistics_equal_the_naive_reference(tmp_path: Path) -> None:
+def test_live_statistics_equal_a_naive_reference(tmp_path: Path) -> None:
     run = simulate(200, loss=0.1)
     config = write_statistics(tmp_path, run.rows)
     read = read_live_statistics(config, "live")
@@ -79,7 +79,7 @@ def test_statistics_equal_the_naive_reference(tmp_path: Path) -> None:
         assert origins == list(wanted.origin.values())
 
 
-def test_windows_that_are_not_sealed_do_not_count(tmp_path: Path) -> None:
+def test_unsealed_windows_are_excluded_from_live_statistics(tmp_path: Path) -> None:
     run = simulate(400)
     config = write_statistics(tmp_path, run.rows)
     sealed_to_ms = max(row[6] for row in run.rows) // 60_000 * 60_000
@@ -87,7 +87,7 @@ def test_windows_that_are_not_sealed_do_not_count(tmp_path: Path) -> None:
     assert 0 < rows.num_rows == sum(row[6] < sealed_to_ms for row in run.rows)
 
 
-def test_further_columns_are_kept_over_time_and_by_operator(tmp_path: Path) -> None:
+def test_additional_columns_are_reported_over_time_and_by_operator(tmp_path: Path) -> None:
     config = write_statistics(tmp_path, simulate(400).rows)
     cpu, queue = read_live_statistics(config, "live").further
     assert (cpu["name"], queue["name"]) == ("cpu", "queue")
@@ -101,7 +101,7 @@ def test_further_columns_are_kept_over_time_and_by_operator(tmp_path: Path) -> N
     assert [step[0] for step in cpu["steps"]] == [FIRST + 7, FIRST + 8]
 
 
-def test_values_that_are_not_finite_are_left_out_of_further_columns(tmp_path: Path) -> None:
+def test_nonfinite_values_are_excluded_from_additional_columns(tmp_path: Path) -> None:
     config = write_statistics(tmp_path, simulate(400).rows)
     wanted = read_live_statistics(config, "live").further
     stream = Table.open(config.stream_table("live"))
@@ -112,7 +112,7 @@ def test_values_that_are_not_finite_are_left_out_of_further_columns(tmp_path: Pa
     assert read_live_statistics(config, "live").further[0] == wanted[0]
 
 
-def test_stream_without_statistics_fails_with_the_setting(tmp_path: Path) -> None:
+def test_stream_without_statistics_is_rejected_with_the_required_setting(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not have the statistics") as error:
         read_live_statistics(Config(state=tmp_path), "flights")
     assert "[streams.flights]" in error.value.hint
@@ -136,13 +136,15 @@ def analysed(config: Config) -> EndedLatency:
         ("received_at_ms", 'statistics have no column "received_at_ms"'),
     ],
 )
-def test_missing_column_is_named(tmp_path: Path, column: str, words: str) -> None:
+def test_missing_statistics_column_is_reported_by_name(
+    tmp_path: Path, column: str, words: str
+) -> None:
     config = write_statistics(tmp_path, simulate(200).rows, leave_out=column)
     with pytest.raises(InputError, match=words):
         analysed(config)
 
 
-def test_missing_graph_fails_with_its_name(tmp_path: Path) -> None:
+def test_missing_graph_is_rejected_by_name(tmp_path: Path) -> None:
     rows = simulate(200).rows
     config = write_statistics(tmp_path, rows, statistics_of="nowhere.json")
     with pytest.raises(InputError, match='nowhere.json" cannot be read'):
@@ -153,7 +155,7 @@ def test_missing_graph_fails_with_its_name(tmp_path: Path) -> None:
         read_live_statistics(config, "live")
 
 
-def test_application_is_a_graph_with_its_reported_streams() -> None:
+def test_application_is_read_as_a_graph_with_its_reported_streams() -> None:
     app = Application("app", window="2 s")
     doubled = app.add("doubled", Copied(), numbers=app.input("numbers"))
     app.add("summed", Copied(), numbers=doubled["out"])

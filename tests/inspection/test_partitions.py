@@ -10,7 +10,9 @@ from rewindow.settings.config import Config
 from tests.inspection.test_processing_times import timed_replay
 
 
-def test_partitions_are_summed_over_groups_and_a_large_unifier_gets_advice(tmp_path: Path) -> None:
+def test_partition_counts_are_summed_and_a_large_unifier_is_reported(
+    tmp_path: Path,
+) -> None:
     # Rules: O83
     config = Config(state=tmp_path / "state")
     partitions = {

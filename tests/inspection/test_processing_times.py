@@ -52,7 +52,7 @@ def config(tmp_path: Path) -> Config:
     return Config(state=tmp_path / "state")
 
 
-def test_groups_have_their_windows_and_seconds(config: Config) -> None:
+def test_processing_times_list_windows_and_seconds_per_group(config: Config) -> None:
     timed_replay(config)
     found = processing_times(config, "one")
     assert found["groups"] == [
@@ -69,7 +69,7 @@ def test_groups_have_their_windows_and_seconds(config: Config) -> None:
     assert found["latency"] is None and found["note"] == NO_LATENCY
 
 
-def test_every_port_has_its_throughput_of_the_time_of_processing(config: Config) -> None:
+def test_every_port_has_a_throughput_based_on_processing_time(config: Config) -> None:
     # Rules: L50, L51, L52
     timed_replay(config)
     found = processing_times(config, "one")
@@ -83,14 +83,14 @@ def test_every_port_has_its_throughput_of_the_time_of_processing(config: Config)
     assert totals == {"in": 500, "out": outputs, "error": 10, "dropped": 30}
 
 
-def test_throughput_of_no_time_is_unknown(config: Config) -> None:
+def test_throughput_is_unknown_if_no_time_was_measured(config: Config) -> None:
     # Rules: L52
     timed_replay(config, seconds=0.0)
     found = processing_times(config, "one")
     assert {port["tuplesPerSecond"] for port in found["ports"]} == {None}
 
 
-def test_containers_have_separate_groups_and_ports(config: Config) -> None:
+def test_processing_times_list_groups_and_ports_per_container(config: Config) -> None:
     plan = StagedReplay(config, "one", 100, 109).plan.model_dump(mode="json")
     book = Ledger.open(config.ledger_url)
     book.replays.create("one", "app", 100, 109, "exactly_once", plan, "code")
@@ -102,6 +102,6 @@ def test_containers_have_separate_groups_and_ports(config: Config) -> None:
     assert rates == [125.0, 125.0]
 
 
-def test_unknown_replay_has_no_times(config: Config) -> None:
+def test_unknown_replay_has_no_processing_times(config: Config) -> None:
     with pytest.raises(InputError, match='replay "two" is unknown'):
         processing_times(config, "two")

@@ -89,7 +89,7 @@ def test_learned_cadence_ignores_unusable_tuples(tmp_path: Path) -> None:
     assert event is not None and event.cadence_us == 10_000_000
 
 
-def test_timestamp_checks_equal_those_of_lateness_for_any_timestamp(tmp_path: Path) -> None:
+def test_timestamp_checks_in_reports_and_lateness_agree_for_any_timestamp(tmp_path: Path) -> None:
     random = Random(4)
     rows = []
     wanted = 0

@@ -35,7 +35,7 @@ def ended(graph: dict[str, Any], rows: list[Row], **settings: int) -> EndedLaten
     )
 
 
-def test_example_of_the_rules_has_its_latency_and_path() -> None:
+def test_documented_example_has_the_expected_latency_and_path() -> None:
     # Rules: L13, L14, L31, L32, L35, L41
     found = ended(EXAMPLE, example_rows()).summary()
     assert (found["latency"], found["criticalPath"]) == (120, ["A", "C", "E"])
@@ -45,7 +45,7 @@ def test_example_of_the_rules_has_its_latency_and_path() -> None:
     assert not found["cut"] and not found["incomplete"]
 
 
-def test_a_thousand_random_graphs_equal_a_naive_reference() -> None:
+def test_latencies_of_a_thousand_random_graphs_equal_a_naive_reference() -> None:
     # Rules: L3, L4, L6 to L9, L13 to L19, L24, L25, L29, L31 to L39, L42, X31
     random = Random(31)
     origins = set()
@@ -89,7 +89,7 @@ def test_a_thousand_random_graphs_equal_a_naive_reference() -> None:
     assert origins == {"measured", "own_end_missing", "unknown"}
 
 
-def test_paths_of_many_operators_are_counted() -> None:
+def test_critical_paths_are_counted_in_graphs_with_many_operators() -> None:
     # Rules: L42
     graph: dict[str, Any] = {"width_ms": 500, "operators": [{"name": "o0"}]}
     for n in range(1, 70):
@@ -112,7 +112,7 @@ def test_paths_of_many_operators_are_counted() -> None:
     assert counted == wanted and len(wanted) == 3
 
 
-def test_every_window_of_a_long_run_has_its_values() -> None:
+def test_every_window_of_a_long_run_has_latency_values() -> None:
     windows = 70_000
     window = np.arange(1, windows + 1)
     extra = window % 97
@@ -135,7 +135,7 @@ def test_every_window_of_a_long_run_has_its_values() -> None:
     assert found.summary()["paths"] == [{"criticalPath": ["A", "C", "E"], "windows": windows}]
 
 
-def test_greedy_sum_is_the_real_time_from_root_to_leaf() -> None:
+def test_latency_of_the_critical_path_equals_the_time_from_root_to_leaf() -> None:
     # Rules: L40
     found = ended(EXAMPLE, example_rows(range(1, 9)))
     leaf, root = found.ends.layout.names.index("E"), found.ends.layout.names.index("A")
@@ -144,7 +144,7 @@ def test_greedy_sum_is_the_real_time_from_root_to_leaf() -> None:
     ).tolist() == found.paths.latency.tolist()
 
 
-def test_longest_path_differs_where_an_operator_delayed_no_other() -> None:
+def test_longest_path_differs_from_the_critical_path_if_a_delay_had_no_effect() -> None:
     # Rules: L37, L39
     graph = {
         "width_ms": 500,
@@ -162,7 +162,7 @@ def test_longest_path_differs_where_an_operator_delayed_no_other() -> None:
     assert (found["longestLatency"], found["longestPath"]) == (70, ["fast", "middle", "last"])
 
 
-def test_containers_with_clocks_apart_agree_after_the_correction() -> None:
+def test_clock_correction_aligns_containers_with_different_clocks() -> None:
     # Rules: L6, L7, L9
     rows: list[Row] = []
     for name, _, window, end, _, _, received in example_rows(range(1, 40)):
@@ -175,7 +175,7 @@ def test_containers_with_clocks_apart_agree_after_the_correction() -> None:
     assert wrong["max"] == 2 + 7_000 + 900
 
 
-def test_rows_of_one_heartbeat_are_one_sample_and_cancel_out() -> None:
+def test_rows_of_one_heartbeat_count_as_a_single_clock_sample() -> None:
     # Rules: L8, L10
     graph = {"width_ms": 500, "operators": [{"name": "a"}, {"name": "b", "inputs": [["i", "a"]]}]}
     rows: list[Row] = [
@@ -190,7 +190,7 @@ def test_rows_of_one_heartbeat_are_one_sample_and_cancel_out() -> None:
     assert found.latency[1].tolist() == [4, 3]
 
 
-def test_clock_beyond_the_timeout_is_reported_and_applied() -> None:
+def test_clock_skew_above_the_timeout_is_reported_and_corrected() -> None:
     # Rules: L12
     def faults(sent: int) -> tuple[list[Any], list[int]]:
         rows: list[Row] = [("A", 0, 1, 0, "one", sent, 0)]
@@ -202,7 +202,7 @@ def test_clock_beyond_the_timeout_is_reported_and_applied() -> None:
     assert faults(30_001) == ([fault], [-30_001])
 
 
-def test_logical_operator_adds_the_unifiers_after_its_partitions() -> None:
+def test_logical_operator_includes_the_unifiers_of_its_partitions() -> None:
     # Rules: L27, L34
     def operator(name: str, *inputs: str) -> dict[str, Any]:
         return {"name": name, "logical": "count", "inputs": [[0, one] for one in inputs]}
@@ -228,7 +228,7 @@ def test_logical_operator_adds_the_unifiers_after_its_partitions() -> None:
     }
 
 
-def test_partitions_of_one_name_are_operators_and_the_lowest_wins_a_tie() -> None:
+def test_partitions_are_separate_operators_and_the_lowest_number_wins_a_tie() -> None:
     # Rules: L3, L16
     graph = {
         "width_ms": 500,
@@ -245,7 +245,7 @@ def test_partitions_of_one_name_are_operators_and_the_lowest_wins_a_tie() -> Non
     assert found.summary()["criticalPath"] == ["read", "count#1", "write"]
 
 
-def test_figures_use_known_values_and_count_origins() -> None:
+def test_latency_figures_use_known_values_and_count_their_origins() -> None:
     # Rules: L18, L25, L26, L28
     rows = [row for row in example_rows(range(1, 21)) if row[:3] != ("C", 0, 20)]
     found = ended(EXAMPLE, rows, average_samples=3).summary()
@@ -267,7 +267,7 @@ def test_figures_use_known_values_and_count_origins() -> None:
     ]
 
 
-def test_latest_received_row_of_a_window_counts() -> None:
+def test_latest_received_row_of_a_window_is_used() -> None:
     rows: list[Row] = [("A", 0, 1, 9, "c", 5, 5), ("A", 0, 1, 7, "c", 4, 4)]
     found = ended({"width_ms": 1, "operators": [{"name": "A"}]}, rows)
     assert found.ends.end_ms.tolist() == [[9]]
@@ -288,12 +288,12 @@ def test_latest_received_row_of_a_window_counts() -> None:
         ([("A", 0, 1, 0, "c", None, 1)], 'statistics have 1 rows without "sent_at_ms"'),
     ],
 )
-def test_wrong_rows_fail_with_the_name(rows: list[Any], words: str) -> None:
+def test_invalid_statistics_rows_are_rejected_by_name(rows: list[Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         ended(EXAMPLE, rows)
 
 
-def test_wrong_columns_fail_with_the_name() -> None:
+def test_invalid_statistics_columns_are_rejected_by_name() -> None:
     rows = table(example_rows())
     graph = latency.parse_graph(EXAMPLE)
     with pytest.raises(InputError, match='statistics have no column "sent_at_ms"'):
@@ -310,7 +310,7 @@ def test_wrong_columns_fail_with_the_name() -> None:
         latency.ended(rows.set_column(0, "operator", [[1] * 6]), graph)
 
 
-def test_negative_differences_are_zero_and_counted() -> None:
+def test_negative_latencies_are_set_to_zero_and_counted() -> None:
     # Rules: L15
     graph = {"width_ms": 500, "operators": [{"name": "a"}, {"name": "b", "inputs": [["i", "a"]]}]}
     rows: list[Row] = [("a", 0, 1, 50, "c", 1, 1), ("b", 0, 1, 20, "c", 1, 1)]

@@ -38,7 +38,7 @@ def ended(graph: dict[str, Any], rows: list[Row]) -> EndedLatency:
         ("C=1.5x", 86, ["A", "C", "E"]),
     ],
 )
-def test_faster_operator_moves_what_is_after_it(
+def test_faster_operator_reduces_the_end_times_of_downstream_operators(
     faster: str, application: int, path: list[str]
 ) -> None:
     # Rules: L44
@@ -49,7 +49,7 @@ def test_faster_operator_moves_what_is_after_it(
     assert found.summary()["latency"] == 120
 
 
-def test_operator_that_is_never_critical_changes_nothing_in_random_graphs() -> None:
+def test_faster_noncritical_operator_changes_nothing_in_random_graphs() -> None:
     # Rules: L44
     random = Random(44)
     checked = 0
@@ -71,7 +71,7 @@ def test_operator_that_is_never_critical_changes_nothing_in_random_graphs() -> N
     assert checked > 100
 
 
-def test_operator_off_the_critical_path_changes_nothing_with_two_roots() -> None:
+def test_faster_noncritical_operator_changes_nothing_with_two_roots() -> None:
     # Rules: L44
     graph = {
         "width_ms": 500,
@@ -93,7 +93,7 @@ def test_operator_off_the_critical_path_changes_nothing_with_two_roots() -> None
     assert (changed["latency"], changed["criticalPath"]) == (40, ["late", "main"])
 
 
-def test_faster_equals_moving_each_end_time_by_hand() -> None:
+def test_faster_operator_result_equals_end_times_adjusted_by_hand() -> None:
     random = Random(2)
     for _ in range(200):
         graph = random_graph(random)
@@ -148,12 +148,12 @@ def moved(reference: Reference, window: int, name: str) -> dict[Any, int]:
         ("=2x", 'must be OPERATOR=FACTORx, not "=2x"'),
     ],
 )
-def test_wrong_factor_fails_with_the_reason(text: str, words: str) -> None:
+def test_invalid_speedup_factor_is_rejected_with_a_reason(text: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         latency.what_if(ended(EXAMPLE, example_rows()), latency.parse_faster([text]))
 
 
-def test_partitions_of_a_logical_operator_get_faster_together() -> None:
+def test_speedup_applies_to_all_partitions_of_a_logical_operator() -> None:
     graph = {
         "width_ms": 500,
         "operators": [
@@ -168,6 +168,6 @@ def test_partitions_of_a_logical_operator_get_faster_together() -> None:
     assert changed.latency.tolist() == [[0], [20], [30]]
 
 
-def test_operator_that_is_named_twice_fails() -> None:
+def test_operator_given_two_speedups_is_rejected() -> None:
     with pytest.raises(InputError, match='--faster names operator "C" twice'):
         latency.parse_faster(["C=2x", "D=2x", "C=3x"])

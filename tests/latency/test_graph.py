@@ -42,16 +42,16 @@ from tests.latency.reference import EXAMPLE
         ),
     ],
 )
-def test_wrong_graph_fails_with_its_place(content: Any, words: str) -> None:
+def test_invalid_graph_is_rejected_with_the_location_of_the_error(content: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
         parse_graph(content)
 
 
-def test_graph_is_read_from_text_and_from_values() -> None:
+def test_graph_is_read_from_json_text_and_from_python_values() -> None:
     assert parse_graph(json.dumps(EXAMPLE)) == parse_graph(EXAMPLE)
 
 
-def test_loop_through_a_delay_operator_ends_at_what_the_delay_reads() -> None:
+def test_cycle_with_a_delay_operator_ends_at_its_upstream_operator() -> None:
     # Rules: L17, L29, L38
     graph = {
         "width_ms": 500,
@@ -67,7 +67,7 @@ def test_loop_through_a_delay_operator_ends_at_what_the_delay_reads() -> None:
     assert layout.order == [2, 0, 1]
 
 
-def test_delay_operator_that_nothing_reads_is_a_leaf() -> None:
+def test_delay_operator_without_a_reader_is_a_leaf() -> None:
     graph = {
         "width_ms": 500,
         "operators": [{"name": "read"}, {"name": "later", "delay": True, "inputs": [[0, "read"]]}],
@@ -76,13 +76,13 @@ def test_delay_operator_that_nothing_reads_is_a_leaf() -> None:
     assert [layout.names[n] for n in layout.leaves] == ["later"]
 
 
-def test_delay_operators_alone_end_paths_themselves() -> None:
+def test_paths_end_at_delay_operators_if_they_are_the_only_operators() -> None:
     own = {"name": "later", "delay": True, "inputs": [[0, "later"]]}
     layout = lay_out(parse_graph({"width_ms": 500, "operators": [own]}), {})
     assert layout.leaves == [0]
 
 
-def test_upstream_operators_are_in_order_of_ports_then_partitions() -> None:
+def test_upstream_operators_are_ordered_by_port_and_partition() -> None:
     # Rules: L16
     graph = {
         "width_ms": 500,

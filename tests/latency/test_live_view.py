@@ -46,7 +46,7 @@ def of(found: dict[str, Any], name: str) -> tuple[int | None, int | None, str]:
     return one["latency"], one["latencyMA"], one["origin"]
 
 
-def test_example_of_the_rules_has_its_live_path() -> None:
+def test_documented_example_has_the_expected_live_path() -> None:
     # Rules: L33, L41, L43
     found = live(EXAMPLE, example_rows(range(1, 30)), 100_000)
     assert (found["latency"], found["criticalPath"]) == (120, ["A", "C", "E"])
@@ -87,7 +87,7 @@ def test_newest_values_of_random_graphs_equal_a_naive_reference() -> None:
         assert found["latency"] == sum(averages[node] or 0 for node in counted)
 
 
-def test_rows_received_later_do_not_count() -> None:
+def test_live_view_ignores_rows_received_later() -> None:
     # Rules: L4, L19, L43, X31
     rows = [row("a", 1, 500, 510), row("b", 1, 540, 600)]
     before = live(CHAIN, rows, 599)
@@ -99,7 +99,7 @@ def test_rows_received_later_do_not_count() -> None:
         live(CHAIN, rows, 509)
 
 
-def test_average_covers_the_latest_known_values() -> None:
+def test_average_includes_only_the_latest_known_values() -> None:
     # Rules: L8, L26, L33
     rows = []
     for window, share in enumerate([1000, 7, 8, 8], start=1):
@@ -110,14 +110,14 @@ def test_average_covers_the_latest_known_values() -> None:
     assert found["latency"] == 7
 
 
-def test_value_is_measured_again_when_an_upstream_row_follows() -> None:
+def test_value_is_recomputed_when_an_upstream_row_arrives_later() -> None:
     # Rules: L15, L17
     rows = [row("b", 1, 540, 550), row("a", 1, 500, 600)]
     assert of(live(CHAIN, rows, 550), "b") == (None, None, "unknown")
     assert of(live(CHAIN, rows, 600), "b") == (40, 40, "measured")
 
 
-def test_operator_that_stands_still_is_capped_beyond_the_timeout() -> None:
+def test_latency_of_a_stalled_operator_is_capped_after_the_timeout() -> None:
     # Rules: L21
     rows = [row("a", window, 500 * window, 500 * window) for window in range(1, 63)]
     rows += [row("b", 1, 540, 540)]
@@ -130,7 +130,7 @@ def test_operator_that_stands_still_is_capped_beyond_the_timeout() -> None:
     assert of(live(graph, rows, 31_000), "b")[::2] == (30_500, "capped")
 
 
-def test_operator_older_than_the_kept_windows_has_an_estimate() -> None:
+def test_operator_older_than_the_retained_windows_has_an_estimate() -> None:
     # Rules: L20, L22
     rows = [row("a", window, 500 * window, 500 * window) for window in range(1, 7)]
     rows += [row("b", 1, 540, 10_000)]
@@ -138,7 +138,7 @@ def test_operator_older_than_the_kept_windows_has_an_estimate() -> None:
     assert of(live(CHAIN, rows, 10_000, windows_kept=5), "b")[::2] == (2_500, "estimated")
 
 
-def test_complete_window_keeps_its_value_until_others_are_beyond_the_timeout() -> None:
+def test_complete_window_keeps_its_value_until_the_timeout_of_other_operators() -> None:
     # Rules: L20, L23
     rows = [row("a", 1, 500, 500), row("b", 1, 540, 540)]
     rows += [row("a", window, 500 * window, 500 * window) for window in range(2, 63)]
@@ -146,7 +146,7 @@ def test_complete_window_keeps_its_value_until_others_are_beyond_the_timeout() -
     assert of(live(CHAIN, rows, 31_000), "b")[::2] == (30_500, "estimated")
 
 
-def test_row_of_a_window_before_a_complete_one_is_estimated() -> None:
+def test_latency_of_a_window_before_a_complete_window_is_estimated() -> None:
     # Rules: L23
     rows = [row("a", window, 500 * window, 500 * window) for window in (1, 2, 3)]
     rows += [row("b", 2, 1_040, 1_600), row("b", 1, 540, 1_700)]
@@ -155,7 +155,7 @@ def test_row_of_a_window_before_a_complete_one_is_estimated() -> None:
     assert of(found, "b") == (40, (40 + 1_000) // 2, "measured")
 
 
-def test_estimate_leaves_out_operators_that_are_behind() -> None:
+def test_latency_estimate_excludes_operators_that_lag() -> None:
     # Rules: L20
     graph = {
         "width_ms": 500,
@@ -173,20 +173,20 @@ def test_estimate_leaves_out_operators_that_are_behind() -> None:
     assert found["operators"][2]["slowestUpstream"] == "a"
 
 
-def test_window_id_of_zero_has_no_latency() -> None:
+def test_latency_of_window_id_zero_is_not_computed() -> None:
     # Rules: L19
     rows = [row("a", 0, 0, 10), row("b", 0, 40, 50)]
     assert of(live(CHAIN, rows, 50), "b") == (None, None, "unknown")
 
 
-def test_live_view_of_a_long_run_depends_on_recent_windows_alone() -> None:
+def test_live_view_of_a_long_run_depends_only_on_recent_windows() -> None:
     rows = example_rows(range(1, 400))
     recent = example_rows(range(300, 400))
     wanted = live(EXAMPLE, recent, 10**9, windows_kept=50)
     assert live(EXAMPLE, rows, 10**9, windows_kept=50) == wanted
 
 
-def test_live_view_names_only_clock_faults_that_were_known_by_then() -> None:
+def test_live_view_reports_only_clock_faults_known_at_the_given_time() -> None:
     rows = [row("a", 1, 500, 500), row("b", 1, 540, 550)]
     rows.append(("a", 0, 2, 1_000, "a", 1_000, 90_000_000))
     assert live(CHAIN, rows, 600)["clockFaults"] == []

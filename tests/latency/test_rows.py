@@ -16,7 +16,7 @@ LIBRARY = Path(__file__).parents[2] / "rewindow"
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 100])
-def test_moving_average_is_cut_off_toward_zero(count: int) -> None:
+def test_moving_average_is_truncated_toward_zero(count: int) -> None:
     # Rules: L7, L8
     random = Random(count)
     samples = [random.randint(-50, 50) for _ in range(40)]
@@ -24,7 +24,7 @@ def test_moving_average_is_cut_off_toward_zero(count: int) -> None:
     assert moving_averages(np.array(samples), count).tolist() == wanted
 
 
-def test_only_reports_depend_on_latencies() -> None:
+def test_latency_module_is_imported_only_by_reports() -> None:
     # Rules: L54
     users = set()
     for path in LIBRARY.rglob("*.py"):

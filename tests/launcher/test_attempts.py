@@ -61,7 +61,7 @@ def test_attempt_that_cannot_start_acquires_no_lease_and_no_epoch(project: Proje
     assert (ledger.replays.get("one").epoch, ledger.attempts.last("one")) == (0, None)
 
 
-def test_job_uses_the_master_of_its_launcher(
+def test_job_uses_the_spark_master_of_its_launcher(
     project: Project,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -86,7 +86,7 @@ def test_overlapping_replay_is_rejected_with_the_name_of_the_holder(project: Pro
         begin_attempt(project.config, "two")
 
 
-def test_job_frozen_in_a_write_does_not_block_the_next_attempt(project: Project) -> None:
+def test_job_suspended_during_a_write_does_not_block_the_next_attempt(project: Project) -> None:
     create_replay(project.config, request(replay_id="one"))
     ledger = Ledger.open(project.config.ledger_url)
     assert begin_attempt(project.config, "one") is not None and ledger.database.place.file
@@ -105,7 +105,7 @@ def test_job_frozen_in_a_write_does_not_block_the_next_attempt(project: Project)
     assert ledger.replays.get("one").epoch == 2
 
 
-def test_launcher_of_a_superseded_job_starts_no_other_attempt_and_keeps_the_new_leases(
+def test_launcher_of_a_superseded_job_starts_no_attempt_and_keeps_the_leases(
     project: Project,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -137,7 +137,7 @@ def test_launcher_of_a_superseded_job_starts_no_other_attempt_and_keeps_the_new_
     assert [ledger.replays.get("one").epoch, ledger.replays.get("one").state] == [2, "running"]
 
 
-def test_replay_stops_after_too_many_failures_unless_again_is_given(project: Project) -> None:
+def test_replay_stops_after_too_many_failures_without_the_again_option(project: Project) -> None:
     # Rules: R90, R91
     create_replay(project.config, request(replay_id="one"))
     for _ in range(4):
@@ -168,7 +168,7 @@ def _ended(project: Project, epoch: int, exit_code: int, message: str = "gone") 
     note_kill(project.config, submission, Outcome(exit_code, message, True, {}))
 
 
-def test_launcher_detects_that_another_one_has_taken_over(project: Project) -> None:
+def test_launcher_detects_a_takeover_by_another_launcher(project: Project) -> None:
     # If it restarted its job, the two launchers would end each other forever.
     create_replay(project.config, request(replay_id="one"))
     begin_attempt(project.config, "one")
@@ -180,7 +180,7 @@ def test_launcher_detects_that_another_one_has_taken_over(project: Project) -> N
     assert Ledger.open(project.config.ledger_url).attempts.last("one").outcome == "killed"  # type: ignore[union-attr]
 
 
-def test_interrupt_before_the_job_listens_is_not_a_failure(project: Project) -> None:
+def test_interrupt_before_the_job_handles_signals_is_not_counted_as_a_failure(project: Project) -> None:
     # Rules: R90
     create_replay(project.config, request(replay_id="one"))
     for epoch in range(1, 6):
@@ -203,7 +203,7 @@ def test_ledger_older_than_the_tables_is_rejected_and_nothing_changes(project: P
     assert Ledger.open(config.ledger_url).replays.get("one").epoch == 1
 
 
-def test_ledger_with_another_plan_than_the_tables_is_rejected(project: Project) -> None:
+def test_ledger_with_a_plan_that_differs_from_the_tables_is_rejected(project: Project) -> None:
     config = project.config
     create_replay(config, request(replay_id="one", checkpoint_windows=6))
     shutil.rmtree(config.replay_root("one"))
@@ -237,7 +237,7 @@ def test_replay_with_a_lost_ledger_is_reported_and_can_be_rebuilt(project: Proje
 
 
 @pytest.mark.parametrize("state", ["ended", "checked"])
-def test_replay_that_lost_commits_is_reopened(project: Project, state: str) -> None:
+def test_finished_replay_is_reopened_after_losing_commits(project: Project, state: str) -> None:
     config = project.config
     ledger = Ledger.open(project.config.ledger_url)
     plan = create_replay(config, request(replay_id="one"))

@@ -39,7 +39,7 @@ Act = Callable[[Config, StagedReplay], None]
 
 
 @pytest.mark.parametrize("act", [publishing, resuming])
-def test_rows_that_at_most_once_sealed_and_lost_are_not_its_own_losses(
+def test_rows_lost_after_sealing_are_not_counted_as_at_most_once_losses(
     config: Config,
     act: Act,
 ) -> None:
@@ -55,7 +55,7 @@ def test_rows_that_at_most_once_sealed_and_lost_are_not_its_own_losses(
     assert Ledger.open(config.ledger_url).replays.get("r").state == "checked"
 
 
-def test_windows_listed_as_lost_by_at_most_once_are_published_as_lost(config: Config) -> None:
+def test_windows_that_at_most_once_recorded_as_lost_are_published_as_lost(config: Config) -> None:
     replay = StagedReplay(config, "r", 100, 107, mode=Mode.AT_MOST_ONCE)
     replay.group(100, 103, rows_of(range(100, 104)), state=state_of(1))
     replay.lose(104, 107, ("delays", "ranks"), 2)
@@ -67,7 +67,7 @@ def test_windows_listed_as_lost_by_at_most_once_are_published_as_lost(config: Co
 @pytest.mark.parametrize("act", [publishing, resuming])
 @pytest.mark.parametrize("table", ["ranks", "checkpoints"])
 @pytest.mark.parametrize("mode", [Mode.EXACTLY_ONCE, Mode.AT_MOST_ONCE])
-def test_missing_commit_between_others_is_reported_and_not_recomputed(
+def test_missing_commit_in_the_middle_of_the_log_is_reported_and_not_recomputed(
     config: Config,
     mode: Mode,
     table: str,

@@ -38,7 +38,7 @@ def stale(config: Config) -> list[tuple[str, int, int]]:
     ]
 
 
-def test_end_declared_later_makes_its_window_stale_until_repaired(config: Config) -> None:
+def test_stream_end_declared_later_makes_its_window_stale_until_repaired(config: Config) -> None:
     # Rules: X34
     published(config, "one", 100, 115)
     published(config, "above", 100, 115, outputs=STATELESS, application="stateless")
@@ -64,7 +64,7 @@ def test_end_declared_later_makes_its_window_stale_until_repaired(config: Config
     assert proposed(find_repairs(config)) == []
 
 
-def test_revoked_end_makes_the_windows_from_the_end_on_stale(config: Config) -> None:
+def test_revoked_stream_end_makes_all_windows_from_the_end_stale(config: Config) -> None:
     # Rules: X21, X34
     published(config, "one", 100, 119, ended=112)
     move_end(config, 112)
@@ -80,7 +80,7 @@ def test_revoked_end_makes_the_windows_from_the_end_on_stale(config: Config) -> 
     assert (stale(config), proposed(find_repairs(config))) == ([], [])
 
 
-def test_moved_end_makes_windows_from_the_earlier_end_on_stale(config: Config) -> None:
+def test_moved_stream_end_makes_all_windows_from_the_earlier_end_stale(config: Config) -> None:
     published(config, "one", 100, 112, ended=112)
     start = StartState(source="published", window=112)
     published(config, "two", 113, 119, ended=112, start=start, start_state=state_of(112))
@@ -93,7 +93,7 @@ def test_moved_end_makes_windows_from_the_earlier_end_on_stale(config: Config) -
     assert proposed(find_repairs(config)) == [("app", 112, 119)]
 
 
-def test_stale_mark_without_a_cause_is_removed_by_one_replay(config: Config) -> None:
+def test_stale_mark_without_a_cause_is_removed_by_a_single_replay(config: Config) -> None:
     publish_in_groups(config, "one", 100, 119)
     move_end(config, 119)
     move_end(config, None)
@@ -106,7 +106,7 @@ def test_stale_mark_without_a_cause_is_removed_by_one_replay(config: Config) -> 
     assert (stale(config), proposed(find_repairs(config))) == ([], [])
 
 
-def test_windows_covered_by_a_newer_publication_are_not_stale_after_a_moved_end(
+def test_moved_stream_end_does_not_make_windows_of_a_newer_publication_stale(
     config: Config,
 ) -> None:
     # Rules: X34

@@ -39,7 +39,7 @@ def test_table_outside_the_state_folder_keeps_its_path(tmp_path: Path) -> None:
     assert entry.windows_table(tmp_path / "moved") == tmp_path / "lake" / "events.windows"
 
 
-def test_planning_resumes_after_a_planner_died_and_the_folder_moved(project: Project) -> None:
+def test_planning_resumes_after_a_planner_crash_and_a_folder_move(project: Project) -> None:
     plan = create_replay(project.config, request(replay_id="one"))
     config = moved(project.config)
     for file in config.state.glob("ledger.sqlite"):

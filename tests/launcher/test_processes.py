@@ -56,7 +56,7 @@ def test_process_group_with_a_reused_pid_is_not_killed(
     assert group.poll() is None
 
 
-def test_process_identity_is_stable_and_missing_for_an_unused_pid() -> None:
+def test_process_identity_is_stable_and_none_for_an_unused_pid() -> None:
     assert process_identity(os.getpid()) == process_identity(os.getpid())
     assert process_identity(os.getpid()).startswith(f"{pid_place()}/")
     assert process_identity(2**22 + 1) == ""
@@ -92,7 +92,7 @@ def attempt(group: int, identity: str, silent: timedelta = timedelta(0)) -> Atte
     )
 
 
-def test_attempt_of_another_pid_namespace_is_neither_ended_nor_gone(
+def test_attempt_in_another_pid_namespace_is_neither_killed_nor_declared_dead(
     group: subprocess.Popen[bytes],
 ) -> None:
     leader = process_identity(group.pid)
@@ -101,14 +101,14 @@ def test_attempt_of_another_pid_namespace_is_neither_ended_nor_gone(
     assert not is_gone(attempt(group.pid, leader))
 
 
-def test_attempt_that_is_not_visible_is_gone_after_hours_without_a_report() -> None:
+def test_invisible_attempt_is_declared_dead_after_hours_without_a_report() -> None:
     boot, _, namespace = pid_place().partition(".")
     elsewhere = f"{boot}.{int(namespace) + 1}/1"
     assert not is_gone(attempt(1, elsewhere, SILENT_AFTER / 2))
     assert is_gone(attempt(1, elsewhere, SILENT_AFTER * 2))
 
 
-def test_attempt_before_the_last_boot_is_gone_and_one_after_it_is_of_another_machine() -> None:
+def test_attempt_started_before_the_last_boot_is_dead_and_a_newer_one_is_not() -> None:
     since_boot = datetime.now(UTC) - datetime.fromtimestamp(psutil.boot_time(), UTC)
     assert is_gone(attempt(1, "boot.1/1", since_boot + timedelta(minutes=1)))
     assert not is_gone(attempt(1, "boot.1/1"))

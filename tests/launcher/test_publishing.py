@@ -31,7 +31,7 @@ def stage(config: Config) -> None:
     simple(config, "one", 100, 103, publishable=True, outputs=("ranks",))
 
 
-def test_publish_and_undo_start_no_process_and_log_the_result(
+def test_publish_and_undo_log_the_result_without_starting_a_process(
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -51,7 +51,7 @@ def test_publish_and_undo_start_no_process_and_log_the_result(
         verbs.publish(config, "nosuch")
 
 
-def test_table_that_needs_spark_is_published_by_a_job_with_all_settings(
+def test_table_that_requires_spark_is_published_by_a_job_with_all_settings(
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -83,7 +83,7 @@ def test_table_that_needs_spark_is_published_by_a_job_with_all_settings(
     )
 
 
-def test_job_has_the_settings_of_its_caller_including_those_in_no_file(
+def test_job_receives_caller_settings_that_are_not_in_a_file(
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -63,7 +63,7 @@ def test_importing_the_package_loads_no_heavy_library() -> None:
     assert loaded(every, "pyspark", "airflow", "great_expectations") == set()
 
 
-def test_every_verb_is_a_method_with_a_docstring() -> None:
+def test_every_command_is_a_documented_method_of_project() -> None:
     for name in VERBS:
         function = getattr(rewindow.Project, name)
         assert function.__doc__, name
@@ -76,13 +76,13 @@ def test_every_verb_is_a_method_with_a_docstring() -> None:
         rewindow.nosuch  # noqa: B018
 
 
-def test_options_of_plan_and_replay_are_the_fields_of_a_request() -> None:
+def test_options_of_plan_and_replay_equal_the_fields_of_a_request() -> None:
     own = {"application", "sample_seed", "candidate", "code"}
     wished = {field.name for field in fields(ReplayRequest)} - own
     assert wished == set(ReplayOptions.__annotations__)
 
 
-def test_results_survive_the_round_trip_through_the_outcome_file() -> None:
+def test_results_are_unchanged_by_a_round_trip_through_the_outcome_file() -> None:
     recorded = RecordResult("clicks", first=5, last=7, recorded=3, warnings=["x"])
     assert RecordResult.from_json(recorded.to_json()) == recorded
     published = PublicationResult(
@@ -101,7 +101,7 @@ def test_results_survive_the_round_trip_through_the_outcome_file() -> None:
     assert PublicationResult.from_json(values) == published
 
 
-def test_python_api_covers_the_whole_life_of_a_replay(
+def test_python_api_covers_the_whole_life_cycle_of_a_replay(
     tmp_path: Path,
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
@@ -143,7 +143,7 @@ def test_python_api_covers_the_whole_life_of_a_replay(
     assert project.abandon("one", reason="seen").state is ReplayState.ABANDONED
 
 
-def test_function_in_the_python_guide_replays_checks_and_publishes(
+def test_example_in_the_python_guide_replays_checks_and_publishes(
     tmp_path: Path,
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,

@@ -43,7 +43,7 @@ WRITES: dict[str, Callable[[Ledger, int], object]] = {
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_write_of_an_older_attempt_is_rejected(ledger: Ledger, replay: Replay, write: str) -> None:
+def test_write_by_an_older_attempt_is_rejected(ledger: Ledger, replay: Replay, write: str) -> None:
     old = begin(ledger, "r")
     new = begin(ledger, "r")
     before = (ledger.replays.get("r"), ledger.attempts.of("r"), ledger.counts.index("r"))
@@ -98,7 +98,7 @@ def test_attempt_stores_host_process_group_and_identity_unchanged(
     ("outcome", "state"),
     [("done", "ended"), ("failed", "failed"), ("killed", "failed"), ("interrupted", "failed")],
 )
-def test_end_of_an_attempt_sets_the_state_once_and_releases_the_windows(
+def test_attempt_end_sets_the_state_once_and_releases_the_windows(
     ledger: Ledger,
     replay: Replay,
     outcome: str,
@@ -165,7 +165,7 @@ def test_failures_are_counted_from_the_newest_checkpoint(ledger: Ledger, replay:
     assert fail(20, 30) == 1
 
 
-def test_unreported_end_counts_as_a_failure_once_the_next_epoch_is_assigned(
+def test_attempt_without_a_reported_end_is_a_failure_once_the_next_epoch_starts(
     ledger: Ledger,
     replay: Replay,
 ) -> None:

@@ -62,7 +62,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_damaged_ledger_is_named_with_copy_and_rebuild(
+def test_damaged_ledger_error_suggests_a_copy_and_a_rebuild(
     file: Path,
     damage: Callable[[Path], object],
 ) -> None:

@@ -62,7 +62,7 @@ def test_totals_exclude_lost_windows_and_tuples(ledger: Ledger, replay: Replay) 
     ]
 
 
-def test_window_that_is_lost_in_two_outputs_counts_once(ledger: Ledger, replay: Replay) -> None:
+def test_window_lost_in_two_outputs_is_counted_once(ledger: Ledger, replay: Replay) -> None:
     epoch = begin(ledger, "r")
     lost = [
         PortCount("in", "s", 100, 129, 7, lost=True),
@@ -104,7 +104,7 @@ _GROUPS = st.lists(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(groups=_GROUPS)
-def test_index_equals_one_row_per_window(
+def test_index_agrees_with_one_row_per_window(
     sqlite_url: str,
     groups: list[tuple[int, bool, bool]],
 ) -> None:
@@ -133,7 +133,9 @@ def test_index_equals_one_row_per_window(
     ledger.close()
 
 
-def test_index_hole_after_a_crash_is_filled_from_the_facts(ledger: Ledger, tmp_path: Path) -> None:
+def test_rows_missing_in_the_index_after_a_crash_are_restored_from_the_facts(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     ledger.replays.create("r", "app", 100, 129, "at_least_once", {}, "v1")
     create_staging(tmp_path, {}, "{}")
     facts = Table.open(tmp_path / FACTS)

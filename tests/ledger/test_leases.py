@@ -32,7 +32,7 @@ def test_overlap_error_names_holder_range_state_and_next_steps(ledger: Ledger) -
 
 
 @pytest.mark.parametrize("wanted", [(50, 100), (199, 250), (150, 150), (50, 250), (100, 199)])
-def test_one_common_window_is_an_overlap(ledger: Ledger, wanted: tuple[int, int]) -> None:
+def test_leases_with_one_common_window_overlap(ledger: Ledger, wanted: tuple[int, int]) -> None:
     plan(ledger, "first")
     plan(ledger, "second")
     ledger.leases.acquire("first", ["app.out"], 100, 199)
@@ -40,7 +40,7 @@ def test_one_common_window_is_an_overlap(ledger: Ledger, wanted: tuple[int, int]
         ledger.leases.acquire("second", ["app.out"], *wanted)
 
 
-def test_disjoint_ranges_and_other_tables_do_not_overlap(ledger: Ledger) -> None:
+def test_leases_of_disjoint_ranges_or_different_tables_do_not_overlap(ledger: Ledger) -> None:
     for name in ("a", "b", "c"):
         plan(ledger, name)
     ledger.leases.acquire("a", ["app.out"], 100, 199)
@@ -53,7 +53,7 @@ def test_disjoint_ranges_and_other_tables_do_not_overlap(ledger: Ledger) -> None
     ]
 
 
-def test_lease_covers_all_tables_or_none(ledger: Ledger) -> None:
+def test_lease_is_granted_for_all_tables_or_none(ledger: Ledger) -> None:
     plan(ledger, "a")
     plan(ledger, "b")
     ledger.leases.acquire("a", ["app.z"], 100, 199)
@@ -81,7 +81,7 @@ END: dict[str, Callable[[Ledger], object]] = {
 
 
 @pytest.mark.parametrize("end", END)
-def test_ended_abandoned_and_released_replays_do_not_block(ledger: Ledger, end: str) -> None:
+def test_ended_abandoned_and_released_replays_do_not_block_leases(ledger: Ledger, end: str) -> None:
     plan(ledger, "a")
     plan(ledger, "b")
     ledger.leases.acquire("a", ["app.out"], 100, 199)
@@ -89,7 +89,7 @@ def test_ended_abandoned_and_released_replays_do_not_block(ledger: Ledger, end: 
     ledger.leases.acquire("b", ["app.out"], 100, 199)
 
 
-def test_publishing_leases_the_windows_until_it_is_closed(ledger: Ledger) -> None:
+def test_publication_leases_its_windows_until_it_is_closed(ledger: Ledger) -> None:
     plan(ledger, "a")
     plan(ledger, "b")
     run_to_end(ledger, "a")

@@ -33,7 +33,7 @@ def test_ledger_file_is_readable_only_by_its_owner(tmp_path: Path) -> None:
         assert stat.S_IMODE(made.stat().st_mode) == 0o600, made
 
 
-def test_migrations_create_the_schema_of_the_models(new_url: str) -> None:
+def test_migrations_create_the_schema_defined_by_the_models(new_url: str) -> None:
     ledger = Ledger.open(new_url)
     from alembic.autogenerate import compare_metadata
     from alembic.runtime.migration import MigrationContext
@@ -71,7 +71,7 @@ print([name for name in {heavy!r} if name in sys.modules])"""
     assert found.stdout.strip() == "[]", found.stderr
 
 
-def test_processes_that_open_a_new_ledger_concurrently_all_succeed(
+def test_concurrent_processes_can_all_open_a_new_ledger(
     request: pytest.FixtureRequest,
     workers: ProcessPoolExecutor,
     tmp_path: Path,
@@ -135,7 +135,7 @@ def test_tables_are_created_in_a_separate_schema(postgresql: str) -> None:
         "postgresql://me@127.0.0.1:1/rewindow?password=s3cret",
     ],
 )
-def test_unreachable_server_is_named_without_its_password(url: str) -> None:
+def test_unreachable_server_is_reported_without_its_password(url: str) -> None:
     with pytest.raises(LedgerError) as caught:
         Ledger.open(url)
     assert 'ledger "postgresql://127.0.0.1:1/rewindow" does not answer' in str(caught.value)
@@ -160,7 +160,7 @@ def test_missing_driver_is_reported_with_the_extra_to_install(
         assert 'pip install "psycopg[binary]"' in caught.value.hint
 
 
-def test_missing_right_to_create_a_schema_is_reported(postgresql: str) -> None:
+def test_missing_permission_to_create_a_schema_is_reported(postgresql: str) -> None:
     admin = Ledger.open(new_schema(postgresql))
     with admin.database.writing() as connection:
         connection.execute(text("DROP ROLE IF EXISTS guest"))
@@ -180,13 +180,13 @@ def test_unsupported_url_is_rejected_without_showing_it(url: str) -> None:
     assert "s3cret" not in str(caught.value)
 
 
-def test_damaged_file_error_names_ledger_rebuild(tmp_path: Path) -> None:
+def test_damaged_ledger_file_error_suggests_ledger_rebuild(tmp_path: Path) -> None:
     (tmp_path / "ledger.sqlite").write_bytes(b"this is not a database" * 500)
     with pytest.raises(LedgerError, match="rewindow ledger rebuild"):
         Ledger.open(f"sqlite:///{tmp_path / 'ledger.sqlite'}").replays.newest()
 
 
-def test_process_stopped_in_a_write_is_named(
+def test_process_suspended_during_a_write_is_reported(
     sqlite_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -204,13 +204,13 @@ def test_process_stopped_in_a_write_is_named(
     ledger.leases.release("r")
 
 
-def test_uncreatable_folder_is_a_ledger_error(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_created_is_a_ledger_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LedgerError, match="does not answer"):
         Ledger.open(f"sqlite:///{tmp_path / 'file' / 'ledger.sqlite'}")
 
 
-def test_server_failure_is_a_ledger_error_and_wrong_sql_is_not(new_url: str) -> None:
+def test_server_failure_is_a_ledger_error_and_invalid_sql_is_not(new_url: str) -> None:
     ledger = Ledger.open(new_url)
     with ledger.database.writing() as connection:
         connection.execute(text("DROP TABLE stale_ranges"))
@@ -240,7 +240,7 @@ def test_connections_are_closed_with_their_ledger(sqlite_url: str) -> None:
     assert handles() == 0
 
 
-def test_empty_ledger_file_is_damaged_and_not_a_new_ledger(tmp_path: Path) -> None:
+def test_empty_ledger_file_is_reported_as_damaged(tmp_path: Path) -> None:
     file = tmp_path / "ledger.sqlite"
     file.touch()
     with pytest.raises(LedgerError, match="is an empty file") as error:
@@ -251,7 +251,7 @@ def test_empty_ledger_file_is_damaged_and_not_a_new_ledger(tmp_path: Path) -> No
     assert file.stat().st_size > 0 and not file.with_name("ledger.sqlite.new").exists()
 
 
-def test_new_ledger_ignores_the_write_ahead_log_of_a_lost_one(tmp_path: Path) -> None:
+def test_new_ledger_ignores_the_write_ahead_log_of_a_lost_ledger(tmp_path: Path) -> None:
     file = tmp_path / "ledger.sqlite"
     lost = Ledger.open(f"sqlite:///{file}")
     with closing(sqlite3.connect(file)) as reader:

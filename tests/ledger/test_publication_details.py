@@ -30,7 +30,7 @@ STORED = {
 """A publication as the ledger and the commits keep it."""
 
 
-def test_stored_details_of_an_open_publication_or_undo_are_read() -> None:
+def test_details_of_an_open_publication_or_undo_are_read_from_the_ledger() -> None:
     details = PublicationDetails.from_json(STORED)
     assert details.staged_versions == STORED["staged_versions"] and details.staged is None
     assert details.started_from == StartedFrom("published", 99, "digest-99")
@@ -48,7 +48,7 @@ def test_stored_details_of_an_open_publication_or_undo_are_read() -> None:
     assert PublicationDetails.from_json({}) == PublicationDetails()
 
 
-def test_written_details_equal_the_stored_format() -> None:
+def test_publication_details_are_written_in_the_documented_format() -> None:
     assert PublicationDetails.from_json(STORED).to_json() == {
         name: value for name, value in STORED.items() if value
     }

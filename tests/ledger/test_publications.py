@@ -106,7 +106,7 @@ def test_undo_restores_the_previous_versions_under_a_new_number(
     assert ledger.replays.get("b").state is ReplayState.PUBLISHED
 
 
-def test_undo_reverts_every_publication_of_the_replay(ledger: Ledger, tables: FakeTables) -> None:
+def test_undo_reverts_all_publications_of_the_replay(ledger: Ledger, tables: FakeTables) -> None:
     checked(ledger, "r", "over")
     for name in ("r", "over", "r"):
         publish(ledger, tables, name, nothing)
@@ -160,7 +160,7 @@ def test_withdrawal_cancels_an_open_publication_or_undo_and_keeps_the_replay(
     assert ledger.replays.get("r").state is ReplayState.PUBLISHED
 
 
-def test_undo_is_rejected_under_a_later_publication_over_the_same_windows(
+def test_undo_is_rejected_after_a_later_publication_of_the_same_windows(
     ledger: Ledger,
     tables: FakeTables,
 ) -> None:
@@ -181,7 +181,7 @@ def test_undo_is_rejected_under_a_later_publication_over_the_same_windows(
         ledger.publications.open_undo(4, dict.fromkeys(TABLES, 3))
 
 
-def test_reopening_returns_the_recorded_number_and_versions(ledger: Ledger) -> None:
+def test_reopening_a_publication_returns_the_recorded_number_and_versions(ledger: Ledger) -> None:
     checked(ledger, "r")
     first = ledger.publications.open("r", {"app.out": 7}, 100, 199, PublicationDetails("one"))
     assert (
@@ -190,7 +190,7 @@ def test_reopening_returns_the_recorded_number_and_versions(ledger: Ledger) -> N
     assert ledger.publications.unfinished() == [first]
 
 
-def test_no_number_is_assigned_while_a_publication_of_a_shared_table_is_open(
+def test_publication_is_rejected_while_another_one_of_a_shared_table_is_open(
     ledger: Ledger,
 ) -> None:
     checked(ledger, "a", "b")
@@ -202,13 +202,13 @@ def test_no_number_is_assigned_while_a_publication_of_a_shared_table_is_open(
     assert [p.number for p in ledger.publications.unfinished(["app.x"])] == [1]
 
 
-def test_publication_outside_the_replay_is_rejected(ledger: Ledger) -> None:
+def test_publication_of_windows_outside_the_replay_is_rejected(ledger: Ledger) -> None:
     checked(ledger, "r")
     with pytest.raises(InputError, match=r"windows \[100, 200\] are not all in replay"):
         ledger.publications.open("r", {"app.out": 0}, 100, 200)
 
 
-def test_blocked_publication_is_withdrawn_unless_it_has_a_commit(ledger: Ledger) -> None:
+def test_blocked_publication_is_withdrawn_if_it_has_no_commit(ledger: Ledger) -> None:
     checked(ledger, "r")
     ledger.publications.open("r", {"app.out": 0, "app.x": 0}, 100, 199)
     ledger.publications.withdraw(1, "app.x was dropped")

@@ -218,7 +218,7 @@ def test_rebuild_restores_publications_with_their_numbers(after: Ledger, config:
     assert after.publications.open("a", versions(config), 100, 199).number == 5
 
 
-def test_rebuild_restores_a_withdrawal_and_the_publication_it_cancelled(config: Config) -> None:
+def test_rebuild_restores_a_withdrawal_and_its_cancelled_publication(config: Config) -> None:
     ledger = Ledger.open(config.ledger_url)
     withdrawal = ledger.publications.open_withdrawal(4, "its source is gone", versions(config))
     commit(ledger, config, withdrawal, (OUT, SAVED))
@@ -255,7 +255,7 @@ def test_state_folder_without_tables_is_rebuilt_as_an_empty_ledger(tmp_path: Pat
     assert (found.replays, found.publications) == (0, 0)
 
 
-def test_rebuild_restores_a_purged_replay_in_its_folder_without_a_plan(config: Config) -> None:
+def test_rebuild_restores_a_purged_replay_without_a_plan(config: Config) -> None:
     shutil.rmtree(config.replay_root("a") / CHECKPOINTS)
     config.state.joinpath("ledger.sqlite").unlink()
     rebuild_ledger(config)

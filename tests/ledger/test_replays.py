@@ -16,7 +16,7 @@ from tests.ledger.life import WORKERS, begin, plan, results, run_to_end
 from tests.ledger.workers import create_at_once
 
 
-def test_create_returns_the_existing_replay_for_an_equal_plan(
+def test_create_returns_the_existing_replay_for_an_identical_plan(
     ledger: Ledger,
     replay: Replay,
 ) -> None:
@@ -29,7 +29,7 @@ def test_create_returns_the_existing_replay_for_an_equal_plan(
     )
 
 
-def test_create_rejects_another_plan_and_names_the_difference(
+def test_create_rejects_a_different_plan_and_reports_the_difference(
     ledger: Ledger,
     replay: Replay,
 ) -> None:
@@ -57,7 +57,7 @@ def test_create_rejects_an_empty_range(ledger: Ledger) -> None:
         plan(ledger, "r", 10, 9)
 
 
-def test_create_by_concurrent_processes_keeps_exactly_one_plan(
+def test_concurrent_creation_stores_exactly_one_plan(
     ledger: Ledger,
     url: str,
     workers: ProcessPoolExecutor,
@@ -144,7 +144,9 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize("state", list(ReplayState))
-def test_state_allows_exactly_the_listed_actions(sqlite_url: str, state: ReplayState) -> None:
+def test_each_replay_state_allows_exactly_the_listed_actions(
+    sqlite_url: str, state: ReplayState
+) -> None:
     allowed = set()
     plain = Ledger.open(sqlite_url)
     plan(plain, "r")
@@ -165,7 +167,7 @@ def test_state_allows_exactly_the_listed_actions(sqlite_url: str, state: ReplayS
     assert allowed == ALLOWED[state]
 
 
-def test_failed_gate_revokes_the_right_to_publish_until_accepted(
+def test_failed_check_prevents_publication_until_accepted(
     ledger: Ledger,
     replay: Replay,
 ) -> None:
@@ -208,7 +210,7 @@ def test_abandon_waits_for_an_open_publication(ledger: Ledger, replay: Replay) -
         ledger.replays.abandon("r")
 
 
-def test_plan_is_read_unchanged_or_rejected_by_name(ledger: Ledger) -> None:
+def test_stored_plan_is_read_unchanged_or_rejected_by_name(ledger: Ledger) -> None:
     made = whole_plan("whole")
     ledger.replays.create(
         "whole",

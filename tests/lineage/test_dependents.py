@@ -45,7 +45,7 @@ def close(ledger: Ledger, number: int) -> None:
     ledger.publications.close(number)
 
 
-def test_readers_are_open_or_published_replays_over_the_windows(ledger: Ledger) -> None:
+def test_dependents_are_open_or_published_replays_that_read_the_windows(ledger: Ledger) -> None:
     assert {(entry.replay_id, entry.is_open) for entry in readers(ledger, "clicks")} == {
         ("open", True),
         ("done", False),
@@ -57,7 +57,7 @@ def test_readers_are_open_or_published_replays_over_the_windows(ledger: Ledger) 
     assert readers(ledger, "other") == []
 
 
-def test_published_stream_is_needed_by_its_own_publications(ledger: Ledger) -> None:
+def test_published_stream_is_needed_by_the_publications_that_wrote_it(ledger: Ledger) -> None:
     assert [entry.why for entry in dependents(ledger, "app.rows")] == [
         "publication 1 published its windows [100, 199], which readers see; to undo: rewindow "
         "undo done"

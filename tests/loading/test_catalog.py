@@ -109,7 +109,7 @@ def test_change_of_a_base_class_is_a_code_change(tmp_path: Path) -> None:
     ]
 
 
-def test_changed_file_of_equal_size_and_time_is_read_again(tmp_path: Path) -> None:
+def test_changed_file_with_equal_size_and_timestamp_is_read_again(tmp_path: Path) -> None:
     folder = tmp_path / "applications"
     folder.mkdir()
     file = folder / "one.py"
@@ -158,7 +158,9 @@ def test_imported_package_of_helpers_is_part_of_the_code(tmp_path: Path) -> None
     assert load(tmp_path).code_version != first.code_version
 
 
-def test_helper_modules_with_the_same_name_are_loaded_per_application(tmp_path: Path) -> None:
+def test_helper_modules_with_the_same_name_are_loaded_separately_per_application(
+    tmp_path: Path,
+) -> None:
     for limit, name in enumerate(("one", "two")):
         write(
             tmp_path / name,

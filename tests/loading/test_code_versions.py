@@ -134,7 +134,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
     ],
 )
-def test_code_version_ignores_words_blank_lines_and_import_paths(
+def test_code_version_ignores_comments_blank_lines_and_import_paths(
     tmp_path: Path,
     old: str,
     new: str,
@@ -159,7 +159,7 @@ def test_code_version_ignores_words_blank_lines_and_import_paths(
         ("    return value * 2", "    if value:\n        return value * 2"),
     ],
 )
-def test_code_version_changes_with_any_other_text(tmp_path: Path, old: str, new: str) -> None:
+def test_code_version_changes_with_any_other_code_change(tmp_path: Path, old: str, new: str) -> None:
     # Rules: W65
     write(tmp_path, imports="from _limits import LIMIT")
     (tmp_path / "_limits.py").write_text(SOURCE)
@@ -169,7 +169,7 @@ def test_code_version_changes_with_any_other_text(tmp_path: Path, old: str, new:
     assert load(tmp_path).code_version != before
 
 
-def test_code_version_changes_with_every_module_that_decides_rows(package: Path) -> None:
+def test_code_version_changes_with_every_module_that_affects_rows(package: Path) -> None:
     # Rules: W65
     before = version()
     for path in library_files():
@@ -181,7 +181,7 @@ def test_code_version_changes_with_every_module_that_decides_rows(package: Path)
         path.write_text(text)
 
 
-def test_code_version_ignores_modules_that_decide_no_rows(package: Path) -> None:
+def test_code_version_ignores_modules_that_do_not_affect_rows(package: Path) -> None:
     # Rules: W65
     before = version()
     for name in (
@@ -203,13 +203,13 @@ def test_moved_module_keeps_the_code_version(package: Path) -> None:
     assert version() == before
 
 
-def test_module_that_leaves_the_listed_folders_is_an_error(package: Path) -> None:
+def test_renamed_module_in_the_version_list_raises_an_error(package: Path) -> None:
     (package / "windows.py").rename(package / "window_ids.py")
     with pytest.raises(FileNotFoundError, match="windows"):
         version()
 
 
-def test_every_import_of_a_listed_module_is_listed_or_decides_no_rows() -> None:
+def test_every_import_of_a_listed_module_is_listed_or_does_not_affect_rows() -> None:
     listed = {path.relative_to(PACKAGE).as_posix() for path in library_files()}
     folders = tuple(f"{entry}/" for entry in DECIDES_ROWS if not entry.endswith(".py"))
     imported = {
@@ -232,7 +232,7 @@ def imports(path: Path) -> Iterator[str]:
             yield next(file for file in files if file.exists()).relative_to(PACKAGE).as_posix()
 
 
-def test_comments_equal_those_of_the_tokenizer_in_every_module() -> None:
+def test_detected_comments_equal_the_tokenizer_comments_in_every_module() -> None:
     texts = [path.read_text() for path in PACKAGE.rglob("*.py")]
     texts.append(
         "a = '#'  # one\nb = rb\"\\\"#\"  # two\nc = '''\"#\n'#'''#three\nd = f\"{a}'#\"#'"

@@ -68,7 +68,9 @@ def flaws_of(config: Config) -> str:
     return "; ".join(map(str, find_violations(app, recorded={"sales": SALES})))
 
 
-def test_section_with_a_window_defines_an_application(settings: Callable[[str], Config]) -> None:
+def test_settings_section_with_a_window_defines_an_application(
+    settings: Callable[[str], Config],
+) -> None:
     # Rules: O125, O128
     config = busiest(settings)
     assert application_names(config) == ["busiest"]
@@ -84,7 +86,7 @@ def test_section_with_a_window_defines_an_application(settings: Callable[[str], 
     assert {node.name for node in found.graph.operators} == {"counts", "top"}
 
 
-def test_configuration_decides_the_versions_of_operators(
+def test_operator_versions_depend_on_the_configuration(
     settings: Callable[[str], Config],
 ) -> None:
     first = load_application(busiest(settings), "busiest")
@@ -95,7 +97,9 @@ def test_configuration_decides_the_versions_of_operators(
     assert one["counts"] == other["counts"] and one["top"] != other["top"]
 
 
-def test_given_property_changes_the_columns_downstream(settings: Callable[[str], Config]) -> None:
+def test_property_override_changes_the_downstream_columns(
+    settings: Callable[[str], Config],
+) -> None:
     given = overrides_from({"counts.by": '["customer"]', "top.by": '["customer"]'}, OPTION)
     loaded = load_application(
         busiest(settings, '["shop"], tol', '["customer"], tol'), "busiest", given=given
@@ -127,7 +131,7 @@ def test_given_property_changes_the_columns_downstream(settings: Callable[[str],
         ),
     ],
 )
-def test_wrong_sections_are_named_with_their_key(
+def test_invalid_sections_are_reported_with_their_key(
     settings: Callable[[str], Config],
     old: str,
     new: str,
@@ -139,7 +143,7 @@ def test_wrong_sections_are_named_with_their_key(
     assert "[applications.busiest." in caught.value.primary
 
 
-def test_second_input_port_needs_a_stream_and_has_its_columns(
+def test_second_input_port_requires_a_stream_and_has_the_columns_of_the_stream(
     settings: Callable[[str], Config],
 ) -> None:
     # Rules: O123
@@ -158,7 +162,7 @@ def test_second_input_port_needs_a_stream_and_has_its_columns(
         assert message in caught.value.primary
 
 
-def test_unknown_key_and_port_read_by_two_outputs_are_violations(
+def test_unknown_key_and_port_used_by_two_outputs_are_violations(
     settings: Callable[[str], Config],
 ) -> None:
     config = busiest(settings, "top = 10 }", 'top = 10, colour = "red" }')
@@ -167,7 +171,7 @@ def test_unknown_key_and_port_read_by_two_outputs_are_violations(
     assert "a port belongs to one stream" in flaws_of(config)
 
 
-def test_section_without_a_window_defines_no_application(
+def test_settings_section_without_a_window_defines_no_application(
     settings: Callable[[str], Config],
 ) -> None:
     config = busiest(settings, 'window = "1 second"', "strict_outputs = true")
@@ -177,7 +181,7 @@ def test_section_without_a_window_defines_no_application(
     assert "[applications.busiest] has no window" in caught.value.hint
 
 
-def test_values_of_the_section_are_given_values_of_the_plan(
+def test_values_in_the_settings_section_are_property_overrides(
     settings: Callable[[str], Config],
 ) -> None:
     # Rules: O28
@@ -191,7 +195,7 @@ def test_values_of_the_section_are_given_values_of_the_plan(
     assert again.app.nodes["top"].operator.top == 3
 
 
-def test_section_with_a_window_may_not_have_the_name_of_code(
+def test_settings_section_with_the_name_of_a_code_application_is_rejected(
     settings: Callable[[str], Config],
     tmp_path: Path,
 ) -> None:
@@ -201,7 +205,7 @@ def test_section_with_a_window_may_not_have_the_name_of_code(
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_examples_of_the_catalogue_can_be_replayed(
+def test_catalogue_examples_can_be_replayed(
     settings: Callable[[str], Config],
     name: str,
 ) -> None:

@@ -79,7 +79,9 @@ def test_nondeterministic_calls_are_reported_with_their_line(
         ("x = str(uuid.uuid4()) + '# repeatable: no comment'", 1),
     ],
 )
-def test_comment_with_a_reason_silences_one_line(tmp_path: Path, line: str, warnings: int) -> None:
+def test_comment_with_a_reason_suppresses_the_warning_of_one_line(
+    tmp_path: Path, line: str, warnings: int
+) -> None:
     (tmp_path / "app.py").write_text(f"{HEAD}{line}\n")
     assert len(doubts([tmp_path / "app.py"])) == warnings
 
@@ -106,7 +108,7 @@ def test_examples_have_no_determinism_warnings() -> None:
     assert not doubts((ROOT / "jobs" / "applications").glob("*.py"))
 
 
-def test_file_that_is_not_python_is_rejected_by_name(tmp_path: Path) -> None:
+def test_file_without_valid_python_is_rejected_by_name(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("def (")
     with pytest.raises(InputError, match=r"app\.py\" cannot be read as Python"):
         doubts([tmp_path / "app.py"])

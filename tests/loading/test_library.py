@@ -16,17 +16,17 @@ from rewindow.loading.library import (
 
 
 @pytest.mark.parametrize("name", library_page.OPERATORS)
-def test_page_of_the_library_is_up_to_date(name: str) -> None:
+def test_library_page_is_up_to_date(name: str) -> None:
     page = (library_page.DOCS / name).read_text()
     assert page == library_page.written(name), "run: python scripts/library_page.py"
 
 
-def test_each_operator_is_on_one_page_of_the_library() -> None:
+def test_each_operator_is_documented_on_exactly_one_library_page() -> None:
     listed = sorted(chain.from_iterable(library_page.OPERATORS.values()))
     assert listed == sorted(EXAMPLES)
 
 
-def test_operator_is_described_with_ports_and_properties() -> None:
+def test_operator_description_contains_ports_and_properties() -> None:
     page = describe_operator("TopN")
     assert page.line.endswith("by default the largest ones.")
     assert page.inputs == ["rows"] and list(page.outputs) == ["out"]

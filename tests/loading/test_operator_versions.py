@@ -149,7 +149,7 @@ def changed(before: LoadedApplication, after: LoadedApplication) -> tuple[set[st
         ("_shared/rounding.py", "return x + 1", "return x", set()),
     ],
 )
-def test_code_version_of_an_operator_changes_with_the_code_that_it_reaches(
+def test_operator_code_version_changes_with_the_code_that_it_calls(
     tmp_path: Path,
     file: str,
     old: str,
@@ -178,7 +178,7 @@ def test_code_version_of_an_operator_changes_with_the_code_that_it_reaches(
         ),
     ],
 )
-def test_code_version_of_an_operator_ignores_comments_and_code_for_type_checkers(
+def test_operator_code_version_ignores_comments_and_type_checking_code(
     tmp_path: Path,
     old: str,
     new: str,
@@ -199,7 +199,9 @@ def test_code_version_of_an_operator_ignores_comments_and_code_for_type_checkers
         "self.transform.__globals__",
     ],
 )
-def test_dynamic_access_counts_the_whole_file_and_no_other(tmp_path: Path, reach: str) -> None:
+def test_dynamic_access_makes_the_version_depend_on_the_whole_file_only(
+    tmp_path: Path, reach: str
+) -> None:
     # Rules: W65
     dynamic = ("return shift(value) * FACTOR", f"return {reach}")
     before = load(tmp_path / "before", dynamic)
@@ -215,7 +217,7 @@ def test_dynamic_access_counts_the_whole_file_and_no_other(tmp_path: Path, reach
         'sys.modules["_numbers"].LOWEST',
     ],
 )
-def test_import_by_a_computed_name_counts_all_files(tmp_path: Path, reach: str) -> None:
+def test_dynamic_import_makes_the_version_depend_on_all_files(tmp_path: Path, reach: str) -> None:
     # Rules: W65
     texts = [
         ("return shift(value) * FACTOR", f"return {reach}"),
@@ -244,7 +246,7 @@ def test_import_by_a_computed_name_counts_all_files(tmp_path: Path, reach: str) 
         ("if RATES:\n    RATES.clear()", ALL),
     ],
 )
-def test_code_that_may_change_any_operator_counts_for_all(
+def test_code_that_can_change_any_operator_is_part_of_every_version(
     tmp_path: Path,
     new: str,
     operators: set[str],
@@ -290,7 +292,7 @@ def build():
         ("None", "rate = 2", "rate = 3", set()),
     ],
 )
-def test_functions_given_as_properties_and_classes_made_by_functions_count(
+def test_property_functions_and_generated_classes_are_part_of_the_version(
     tmp_path: Path,
     change: str,
     old: str,
@@ -327,7 +329,7 @@ def test_functions_given_as_properties_and_classes_made_by_functions_count(
         ('output("out"', 'output("other"', set()),
     ],
 )
-def test_configuration_of_an_operator_includes_that_of_all_operators_upstream(
+def test_operator_configuration_includes_that_of_all_upstream_operators(
     tmp_path: Path,
     old: str,
     new: str,
@@ -345,7 +347,9 @@ def test_configuration_of_an_operator_includes_that_of_all_operators_upstream(
     }
 
 
-def test_checkpoint_distance_counts_for_an_operator_that_depends_on_it(tmp_path: Path) -> None:
+def test_checkpoint_distance_is_part_of_the_version_of_operators_that_read_it(
+    tmp_path: Path,
+) -> None:
     # Rules: W47, W65
     told = ('return inputs["a"].limit(LOW', 'return inputs["a"].limit(context.next_mark(LOW)')
     for texts, operators in (([], set()), ([told], {"second", "third"})):
@@ -420,7 +424,7 @@ HELPERS = {
         ("rows = 5", "[rows for rows in inputs]", "", "", "rows = 5", "rows = 6", False),
     ],
 )
-def test_name_leads_to_the_code_that_gives_it_its_value(
+def test_operator_version_changes_with_the_code_that_assigns_a_used_name(
     tmp_path: Path,
     before: str,
     reached: str,

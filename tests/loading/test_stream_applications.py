@@ -84,7 +84,7 @@ def test_settings_section_creates_a_valid_application(tmp_path: Path) -> None:
         assert isinstance(operator, FillGaps) and operator.rules().step_us == step_us * 1_000_000
 
 
-def test_files_of_filled_rows_are_sorted_when_the_settings_ask_for_it(tmp_path: Path) -> None:
+def test_files_of_filled_rows_are_sorted_if_configured(tmp_path: Path) -> None:
     # Rules: G41
     order = ["origin", "Hour", "_rw_is_made"]
     given: Any = {BY_NAME: {"filled_weather": {"outputs": {"filled": {"sorted_by": order}}}}}
@@ -95,7 +95,7 @@ def test_files_of_filled_rows_are_sorted_when_the_settings_ask_for_it(tmp_path: 
     assert app.outputs["filled"].sorted_by == tuple(order)
 
 
-def test_attributes_by_the_old_name_of_timers_are_rejected_with_the_new_one(
+def test_old_attribute_name_of_timers_is_rejected_with_the_new_name(
     tmp_path: Path,
 ) -> None:
     given: Any = {BY_NAME: {"heartbeat_weather": {"outputs": {"filled": {"tolerance": 0.1}}}}}
@@ -124,7 +124,7 @@ def test_suite_expects_filled_nulls_only_with_the_setting(tmp_path: Path) -> Non
     assert dict(plain.outputs["filled"].suite_parameters)["fills_nulls"] == "false"
 
 
-def test_suite_of_each_stream_application_can_be_set_in_its_section(tmp_path: Path) -> None:
+def test_suite_of_each_stream_application_is_configurable_in_its_section(tmp_path: Path) -> None:
     settings = stream(
         suite="my_timers",
         fill={**FILL, "suite": "my_rows"},
@@ -145,7 +145,7 @@ def test_suite_of_each_stream_application_can_be_set_in_its_section(tmp_path: Pa
 
 
 @pytest.mark.parametrize("windows", [{"length": "1 h"}, {"gap": "1 h"}, {"length": "9 tuples"}])
-def test_suites_of_stream_applications_fit_columns_of_any_name(
+def test_suites_of_stream_applications_support_any_column_names(
     tmp_path: Path, windows: dict[str, Any]
 ) -> None:
     names = ["n", "at", "before", "time", "value", "order", "end", "Group", "a b", "shown", "more"]
@@ -163,7 +163,7 @@ def test_suites_of_stream_applications_fit_columns_of_any_name(
         assert [str(flaw) for flaw in suite_flaws(config, app, recorded)] == [], name
 
 
-def test_properties_fixed_by_stream_settings_can_only_be_changed_there(tmp_path: Path) -> None:
+def test_properties_set_by_stream_settings_can_only_be_changed_there(tmp_path: Path) -> None:
     # Rules: O28
     config = Config(
         state=tmp_path,
@@ -182,7 +182,7 @@ def test_properties_fixed_by_stream_settings_can_only_be_changed_there(tmp_path:
     )
 
 
-def test_opening_hours_are_those_of_the_section(tmp_path: Path) -> None:
+def test_fill_operator_uses_the_opening_hours_of_the_settings_section(tmp_path: Path) -> None:
     # Rules: G3
     text = """
         step = "30 min"
@@ -268,7 +268,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_setting_of_filling_is_an_error_with_the_allowed_values(case: str) -> None:
+def test_invalid_fill_setting_is_rejected_with_the_allowed_values(case: str) -> None:
     settings, message = WRONG[case]
     with pytest.raises(InputError) as caught:
         filled_application("weather", stream(**settings), SCHEMA)
@@ -409,7 +409,7 @@ WRONG_WINDOWS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG_WINDOWS)
-def test_wrong_windows_section_is_an_error_with_a_hint(case: str) -> None:
+def test_invalid_windows_section_is_rejected_with_a_hint(case: str) -> None:
     settings, message = WRONG_WINDOWS[case]
     with pytest.raises(InputError) as caught:
         windows_application("weather", stream(**settings), SCHEMA)
@@ -432,7 +432,7 @@ def test_wrong_windows_section_is_an_error_with_a_hint(case: str) -> None:
         ('length = "1 h"\nevent_at = "x"', 'setting "streams.weather.windows.event_at" is unknown'),
     ],
 )
-def test_wrong_value_in_a_windows_section_is_named_with_the_allowed_values(
+def test_invalid_value_in_a_windows_section_is_reported_with_the_allowed_values(
     line: str,
     words: str,
 ) -> None:
@@ -453,13 +453,13 @@ def test_wrong_value_in_a_windows_section_is_named_with_the_allowed_values(
         ({"max_ahead": "never"}, 'duration "never" cannot be read'),
     ],
 )
-def test_wrong_value_in_a_fill_section_is_named(more: dict[str, Any], words: str) -> None:
+def test_invalid_value_in_a_fill_section_is_reported(more: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as caught:
         filled_application("weather", stream(fill=FILL | more), SCHEMA)
     assert words in str(caught.value) and "[streams.weather.fill]" in caught.value.hint
 
 
-def test_configuration_digests_stay_those_of_earlier_versions() -> None:
+def test_configuration_digests_equal_those_of_earlier_versions() -> None:
     # Checkpoints are bound to them: a change would make all published states unusable.
     fill = {"step": "1 h", "from": "2013-01-01", "look_back": "2 days", "max_ahead": "36 h"}
     windows = {

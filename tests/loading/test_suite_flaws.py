@@ -65,7 +65,7 @@ def expect(**change: Any) -> Edit:
     return lambda suite: suite["expectations"][0].update(change)
 
 
-def test_shipped_suites_have_no_flaw(settings: Config) -> None:
+def test_shipped_suites_are_valid(settings: Config) -> None:
     assert flaws(settings) == []
 
 
@@ -98,13 +98,13 @@ def test_shipped_suites_have_no_flaw(settings: Config) -> None:
         ),
     ],
 )
-def test_flaw_of_a_suite_is_reported(settings: Config, change: Edit, words: str) -> None:
+def test_suite_validation_error_is_reported(settings: Config, change: Edit, words: str) -> None:
     edit(settings, "delays", change)
     (found,) = flaws(settings)
     assert found.startswith("delays: ") and words in found
 
 
-def test_flaws_of_all_suites_are_reported_together(settings: Config) -> None:
+def test_validation_errors_of_all_suites_are_reported_together(settings: Config) -> None:
     (settings.expectations / "suites" / "delays.json").write_text("{")
     edit(settings, "ranks", measure("carriers", "count(distinct carriers)"))
     edit(settings, "ranks", expect(type="expect_nothing"))
@@ -117,7 +117,9 @@ def test_flaws_of_all_suites_are_reported_together(settings: Config) -> None:
     ]
 
 
-def test_class_of_a_plugin_is_recognized_without_importing_it(settings: Config) -> None:
+def test_plugin_expectation_class_is_recognized_without_importing_the_plugin(
+    settings: Config,
+) -> None:
     plugins = settings.expectations / "plugins"
     plugins.mkdir()
     edit(settings, "ranks", expect(type="expect_even_numbers"))
@@ -128,7 +130,7 @@ def test_class_of_a_plugin_is_recognized_without_importing_it(settings: Config) 
     assert "odd.py" in flaws(settings)[0]
 
 
-def test_expectation_types_equal_those_registered_by_the_library() -> None:
+def test_expectation_types_equal_those_registered_by_great_expectations() -> None:
     code = (
         "import great_expectations; from great_expectations.expectations.registry import "
         "list_registered_expectation_"
@@ -141,7 +143,7 @@ def test_expectation_types_equal_those_registered_by_the_library() -> None:
     assert done.stderr.strip().splitlines()[-1:] in ([], [""]), done.stderr
 
 
-def test_suite_of_heartbeats_fits_streams_with_any_columns(settings: Config) -> None:
+def test_heartbeat_suite_supports_streams_with_any_columns(settings: Config) -> None:
     time = pa.timestamp("us", tz="UTC")
     odd = [
         ("Sent At", time),

@@ -40,7 +40,7 @@ def rows_measured(**entry: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_suite_file_is_canonical(path: Path) -> None:
+def test_suite_files_are_in_canonical_format(path: Path) -> None:
     assert path.read_text() == canonical(json.loads(path.read_text()))
 
 
@@ -58,7 +58,7 @@ def test_every_check_declares_its_severity(path: Path) -> None:
     assert all("severity" in entry for entry in json.loads(path.read_text())["expectations"])
 
 
-def test_suite_of_an_output_starts_with_the_checks_of_every_output() -> None:
+def test_every_output_suite_starts_with_the_common_checks() -> None:
     common = read_suite(PROJECT, EVERY_OUTPUT)
     own = read_suite(PROJECT, "ranks")
     assert list(suite_for(PROJECT, "ranks").checks) == [*common.checks, *own.checks]

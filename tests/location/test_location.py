@@ -30,7 +30,7 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
     return made(Path(tmp_path))
 
 
-def test_location_is_a_value(root: Location) -> None:
+def test_locations_are_compared_by_value(root: Location) -> None:
     # Creating one accesses no storage.
     place = root / "streams" / "clicks"
     assert place == root / "streams/clicks" and len({place, root / "streams/clicks"}) == 1
@@ -46,7 +46,7 @@ def test_location_is_a_value(root: Location) -> None:
     assert root.entries() == [] and not place.exists()
 
 
-def test_containment_compares_path_parts_not_text(root: Location) -> None:
+def test_containment_compares_path_parts_instead_of_text(root: Location) -> None:
     # `streams2` is not below `streams`.
     folder = root / "streams"
     assert (folder / "a" / "b").relative_to(folder) == "a/b" and folder.is_below(folder)
@@ -80,7 +80,7 @@ def test_writing_replaces_the_file_and_leaves_no_temporary_files(root: Location)
     )
 
 
-def test_missing_file_is_listed_empty_read_as_error_and_deleted_silently(root: Location) -> None:
+def test_missing_file_is_not_listed_cannot_be_read_and_is_deleted_silently(root: Location) -> None:
     gone = root / "gone"
     assert not gone.exists() and gone.entries() == [] and list(gone.files()) == []
     for read in (gone.read_bytes, gone.size, gone.modified, lambda: gone.copy_to(root / "copy")):
@@ -91,7 +91,7 @@ def test_missing_file_is_listed_empty_read_as_error_and_deleted_silently(root: L
     assert root.entries() == [] and list(root.files()) == []
 
 
-def test_lists_are_sorted_and_filtered_and_omit_hidden_files(root: Location) -> None:
+def test_file_lists_are_sorted_filtered_and_without_hidden_files(root: Location) -> None:
     for name in ("b.json", "a.json", "c.html", ".draft.json", "sub/d.json"):
         (root / name).write("x")
     assert [place.name for place in root.entries()] == ["a.json", "b.json", "c.html", "sub"]
@@ -100,7 +100,7 @@ def test_lists_are_sorted_and_filtered_and_omit_hidden_files(root: Location) -> 
     assert len(list(root.files())) == 5
 
 
-def test_only_the_first_put_is_stored(root: Location) -> None:
+def test_only_the_first_of_several_puts_is_stored(root: Location) -> None:
     file = root / "log" / "0.json"
     assert file.put_if_absent("first") and not file.put_if_absent(b"second")
     assert file.read_text() == "first" and list(root.files()) == [file]
@@ -136,7 +136,7 @@ def test_exactly_one_of_concurrent_puts_stores_each_file(root: Location) -> None
         }
 
 
-def test_copy_outlives_its_source_and_overwrites_nothing(root: Location) -> None:
+def test_copy_survives_deletion_of_its_source_and_never_overwrites(root: Location) -> None:
     source = root / "a" / "one"
     copy = root / "b" / "two"
     source.write("content")
@@ -147,7 +147,7 @@ def test_copy_outlives_its_source_and_overwrites_nothing(root: Location) -> None
     assert copy.read_text() == "content" and list(root.files()) == [copy]
 
 
-def test_folder_is_moved_whole_or_not_at_all(root: Location) -> None:
+def test_folder_is_moved_completely_or_not_at_all(root: Location) -> None:
     for name in ("first", "second"):
         (root / name / "deep" / "file").write(name)
     target = root / "new" / "place"
@@ -156,7 +156,7 @@ def test_folder_is_moved_whole_or_not_at_all(root: Location) -> None:
     assert (root / "second" / "deep" / "file").read_text() == "second"
 
 
-def test_deleted_folder_is_removed_with_its_contents_only(root: Location) -> None:
+def test_deleting_a_folder_removes_only_the_folder_and_its_contents(root: Location) -> None:
     for name in ("gone/a/b", "gone/c", "kept/d"):
         (root / name).write("x")
     (root / "gone").delete_tree()
@@ -184,7 +184,7 @@ def test_unknown_store_is_rejected_by_name(url: str) -> None:
     assert "Object stores are not supported" in caught.value.hint
 
 
-def test_deletion_that_died_is_completed_by_the_next_one(tmp_path: Path) -> None:
+def test_interrupted_deletion_is_completed_by_the_next_deletion(tmp_path: Path) -> None:
     folder = LocalLocation(str(tmp_path))
     (folder / ".dead.0a1b2c3d.trash" / "x").write("x")
     (folder / "other" / "y").write("y")
@@ -214,5 +214,5 @@ def test_failed_write_keeps_the_old_content_and_leaves_no_temporary_file(
         "".join
     )
 )
-def test_path_is_normalized(text: str) -> None:
+def test_location_path_is_normalized(text: str) -> None:
     assert LocalLocation(text).uri == str(PurePosixPath(text))

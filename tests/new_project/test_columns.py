@@ -39,20 +39,20 @@ def column(name: str, values: list[Any], kind: str = "csv") -> Column:
         ([None, None], "STRING"),
     ],
 )
-def test_inferred_type_is_the_narrowest_that_fits_all_texts(
+def test_inferred_type_is_the_narrowest_type_for_all_values(
     values: list[str | None],
     kind: str,
 ) -> None:
     assert column("x", values).kind == kind
 
 
-def test_null_text_is_reported_only_in_columns_that_are_not_text() -> None:
+def test_null_markers_are_reported_only_in_columns_without_text_type() -> None:
     # NA is Namibia in a column of countries.
     assert column("x", ["1", "NA"]).nulls == {"NA"}
     assert column("country", ["NA", "DE"]).nulls == frozenset()
 
 
-def test_null_text_of_another_column_is_reported_in_a_text_column() -> None:
+def test_null_marker_of_another_column_is_reported_in_a_text_column() -> None:
     # A recording reads the texts of null_values as null in all columns.
     values = {"n": ["1", "NA", "-"], "country": ["NA", "DE", "DE"], "name": ["a", "b", "c"]}
     _, country, name = describe_columns(SourceSample("x", "csv", values))
@@ -110,7 +110,7 @@ def test_day_and_month_order_is_chosen_by_the_shorter_time_span() -> None:
     )
 
 
-def test_unrecordable_column_names_are_replaced() -> None:
+def test_invalid_column_names_are_replaced() -> None:
     sample = SourceSample(
         "x", "csv", {name: ["1"] for name in ("Room Name", "offset", "a", "A", "7")}
     )
@@ -123,7 +123,7 @@ def test_unrecordable_column_names_are_replaced() -> None:
     ]
 
 
-def test_json_values_have_their_common_type() -> None:
+def test_mixed_json_values_are_inferred_as_their_common_type() -> None:
     rows = [{"type": "view", "tags": ["a"]}, {"type": None, "n": 1}, None]
     assert (
         column("event", rows, "json").kind
@@ -150,7 +150,9 @@ def test_json_values_have_their_common_type() -> None:
         ("07.03.2026 10:15", "31.02.2026 10:15", "STRING"),
     ],
 )
-def test_few_malformed_texts_change_no_type(usual: str, malformed: str, kind: str) -> None:
+def test_few_malformed_texts_do_not_change_the_inferred_type(
+    usual: str, malformed: str, kind: str
+) -> None:
     # Up to one in a hundred goes to quarantine; with more, the column is text.
     few = column("seen_at", [usual] * 198 + [None, malformed, malformed])
     assert few.kind == kind and bool(few.instant) == (usual[0] in "20" and len(usual) > 8), few
@@ -175,7 +177,9 @@ def test_few_malformed_texts_change_no_type(usual: str, malformed: str, kind: st
     ],
     ids=str,
 )
-def test_few_malformed_json_values_change_no_type(usual: Any, malformed: Any, kind: str) -> None:
+def test_few_malformed_json_values_do_not_change_the_inferred_type(
+    usual: Any, malformed: Any, kind: str
+) -> None:
     few = column("seen_at", [usual] * 198 + [None, malformed, malformed], "json")
     assert few.kind == kind
     assert bool(few.instant) == (isinstance(usual, str)), few
@@ -184,14 +188,14 @@ def test_few_malformed_json_values_change_no_type(usual: Any, malformed: Any, ki
     assert (many.kind, many.instant) == ("STRING", "")
 
 
-def test_few_misfits_of_several_kinds_change_no_type() -> None:
+def test_few_malformed_values_of_several_kinds_do_not_change_the_type() -> None:
     values = [2**53 + 1] * 297 + [str(2**53 + 1), 2**63 + 1, 1.5]
     found = column("seq", values, "json")
     assert found.kind == "BIGINT" and "3 of 300 values do not fit" in found.why
 
 
 @pytest.mark.parametrize("kind", ["csv", "json"])
-def test_epoch_column_may_have_a_few_other_numbers(kind: str) -> None:
+def test_epoch_column_may_contain_a_few_numbers_that_are_not_times(kind: str) -> None:
     def read_as(usual: Any, other: Any, share: int) -> Column:
         values = [usual] * share + [other]
         return column("ts", list(map(str, values)) if kind == "csv" else values, kind)
@@ -207,7 +211,7 @@ def test_epoch_column_may_have_a_few_other_numbers(kind: str) -> None:
     assert read_as(MOMENT, MOMENT + 0.5, 199).instant == "timestamp_seconds(ts)"
 
 
-def test_fields_of_nested_objects_are_columns_with_a_path() -> None:
+def test_nested_object_fields_become_columns_with_a_path() -> None:
     rows = [{"sensor": {"id": f"s{n}", "sent at": f"2026-03-0{n}T10:00:00Z"}} for n in (1, 2)]
     values = {"sensor": [row["sensor"] for row in rows]}
     found = {column.name: column for column in describe_columns(SourceSample("x", "json", values))}
@@ -221,7 +225,7 @@ def test_fields_of_nested_objects_are_columns_with_a_path() -> None:
     assert len(set(sent.times)) == 2
 
 
-def test_date_column_and_time_column_form_a_timestamp() -> None:
+def test_date_and_time_columns_are_combined_into_a_timestamp() -> None:
     for days, instant in (
         (
             ["2026-03-01", "2026-03-02"],

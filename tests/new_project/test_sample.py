@@ -18,7 +18,7 @@ from rewindow.new_project.columns import describe_columns
 from rewindow.new_project.sample import HEAD, ROWS, read_sample
 
 
-def test_delimiter_header_and_encoding_are_detected_and_become_settings(tmp_path: Path) -> None:
+def test_delimiter_header_and_encoding_are_detected_and_written_as_settings(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_bytes("Straße;n\nx,y;1\n".encode("latin-1"))
     sample = read_sample(file)
@@ -31,7 +31,7 @@ def test_delimiter_header_and_encoding_are_detected_and_become_settings(tmp_path
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "delta"])
-def test_sample_has_rows_from_everywhere_and_the_number_of_all_rows(
+def test_sample_contains_rows_from_the_whole_file_and_the_total_row_count(
     tmp_path: Path,
     kind: str,
 ) -> None:
@@ -68,7 +68,7 @@ def test_sample_has_rows_from_everywhere_and_the_number_of_all_rows(
         assert sample.positions[-1] == f"{name}:{numbers[-1] + first}"
 
 
-def test_files_of_a_folder_are_sampled_by_name_of_their_columns(tmp_path: Path) -> None:
+def test_folder_files_are_sampled_by_column_name(tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_text("a,b\n1,x\n")
     (tmp_path / "2.csv").write_text("b,a,c\ny,2,z\n")
     (tmp_path / "3.csv").write_text("")
@@ -77,7 +77,7 @@ def test_files_of_a_folder_are_sampled_by_name_of_their_columns(tmp_path: Path) 
     assert (sample.positions, sample.total) == (["1.csv:2", "2.csv:2"], 2)
 
 
-def test_names_that_differ_by_case_are_left_out(tmp_path: Path) -> None:
+def test_columns_whose_names_differ_only_by_case_are_omitted(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("Id,at,id\n1,2,3\n")
     (tmp_path / "a.jsonl").write_text('{"Id": 1, "id": 2}\n')
     pq.write_table(pa.table({"Id": [1], "id": [2]}), tmp_path / "a.parquet")
@@ -100,7 +100,7 @@ def test_nanoseconds_and_int96_are_read_as_microseconds(tmp_path: Path) -> None:
     assert read_sample(old).values["at"][0].year == 9999
 
 
-def test_columns_of_parquet_have_their_own_types(tmp_path: Path) -> None:
+def test_parquet_columns_keep_their_types(tmp_path: Path) -> None:
     rows = pa.table({"a": pa.array([1], pa.int32()), "d": pa.array([None], pa.decimal128(9, 2))})
     pq.write_table(rows, tmp_path / "1.parquet")
     sample = read_sample(tmp_path)
@@ -138,7 +138,7 @@ def test_missing_file_is_reported_by_name(tmp_path: Path) -> None:
         read_sample(tmp_path / "nothing.csv")
 
 
-def test_rows_of_another_shape_are_counted_and_left_out(tmp_path: Path) -> None:
+def test_rows_with_a_different_column_count_are_counted_and_omitted(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text("a,b\n1,2\n\n3\n4,5,6\n7,8\n")
     sample = read_sample(file)
@@ -181,7 +181,7 @@ def test_few_bytes_that_are_not_utf_8_do_not_change_the_encoding(
     assert read_sample(tmp_path / "a.csv").settings == ({} if mark else {"encoding": "latin-1"})
 
 
-def test_decimal_commas_become_a_setting_unless_points_occur_too(tmp_path: Path) -> None:
+def test_decimal_comma_setting_is_proposed_unless_points_also_occur(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text("price;n\n1.234,50;1\n-7,25;2\n")
     sample = read_sample(file)
@@ -193,7 +193,7 @@ def test_decimal_commas_become_a_setting_unless_points_occur_too(tmp_path: Path)
     assert "decimal" not in read_sample(file).settings
 
 
-def test_comma_that_may_group_thousands_is_not_a_decimal_comma(tmp_path: Path) -> None:
+def test_possible_thousands_separator_is_not_treated_as_a_decimal_comma(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text('n,x\n"1,806",n/a\n"12,345",22.5\n')
     sample = read_sample(file)
@@ -207,7 +207,7 @@ def test_comma_that_may_group_thousands_is_not_a_decimal_comma(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("gap", ["n/a", "nil"])
-def test_decimal_points_are_noticed_in_a_column_with_other_texts(tmp_path: Path, gap: str) -> None:
+def test_decimal_points_are_detected_in_a_column_with_other_texts(tmp_path: Path, gap: str) -> None:
     file = tmp_path / "a.csv"
     file.write_text(f'n,x\n"1,5",{gap}\n"2,25",22.5\n"3,5",1.25\n')
     assert "decimal" not in read_sample(file).settings

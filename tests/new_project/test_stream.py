@@ -23,25 +23,25 @@ def proposed(**values: list[Any]) -> NewStream:
     return propose_stream(SourceSample("/x/clicks.csv", "csv", values), Path("clicks.csv"))
 
 
-def test_arrival_is_the_column_of_that_name_or_the_first_time_without_nulls() -> None:
+def test_arrival_is_detected_by_name_or_as_the_first_time_without_nulls() -> None:
     stamps = times(3, timedelta(seconds=1))
     assert proposed(at=stamps, received_at=stamps).arrival.name == "received_at"
     assert proposed(at=[*stamps[:2], None], seen=stamps).arrival.name == "seen"
     assert proposed(day=["2026-03-01"] * 3, at=stamps).arrival.name == "at"
 
 
-def test_epoch_numbers_are_the_arrival_when_no_time_column_is_named() -> None:
+def test_epoch_numbers_are_detected_as_arrival_if_no_time_column_exists() -> None:
     stream = proposed(x=["1772359200", "1772359300"], n=["1", "2"])
     assert (stream.arrival.instant, stream.width) == ("timestamp_seconds(x)", "10 minutes")
     assert "although the name does not suggest it" in stream.arrival.why
 
 
-def test_epoch_numbers_with_a_few_other_texts_are_the_arrival() -> None:
+def test_epoch_numbers_mixed_with_some_text_are_still_detected_as_arrival() -> None:
     stream = proposed(x=[*map(str, range(1772359200, 1772359500)), "0", "soon"])
     assert stream.arrival.instant == "timestamp_seconds(x)"
 
 
-def test_title_line_above_the_header_is_reported() -> None:
+def test_title_line_before_the_header_is_reported() -> None:
     sample = SourceSample("/x/clicks.csv", "csv", {"Report": [None]}, misshapen=20)
     with pytest.raises(InputError) as caught:
         propose_stream(sample, Path("clicks.csv"))
@@ -51,7 +51,7 @@ def test_title_line_above_the_header_is_reported() -> None:
     assert caught.value.hint == "Remove the lines above the names of the columns."
 
 
-def test_event_time_is_another_time_that_is_rarely_later_than_the_arrival() -> None:
+def test_event_time_is_a_time_column_that_is_rarely_later_than_the_arrival() -> None:
     sent = times(20, timedelta(seconds=5))
     received = times(21, timedelta(seconds=5))[1:]
     both = proposed(received_at=received, sent_at=sent, eta=times(40, timedelta(seconds=5))[20:])
@@ -74,7 +74,7 @@ def test_event_time_is_another_time_that_is_rarely_later_than_the_arrival() -> N
         changed(both, event_at="n")
 
 
-def test_arrival_is_the_time_in_whose_order_the_rows_are_and_no_other_is_later() -> None:
+def test_arrival_is_the_time_column_that_the_rows_are_sorted_by() -> None:
     # As in the log of a repository: the newest commit is first, and written before it is committed.
     committed = list(reversed(times(200, timedelta(hours=1))))
     written = list(committed)
@@ -94,13 +94,13 @@ def test_arrival_is_the_time_in_whose_order_the_rows_are_and_no_other_is_later()
     assert proposed(seen=seen, valid_until=valid).arrival.name == "seen"
 
 
-def test_event_time_needs_no_name_of_a_time() -> None:
+def test_event_time_column_is_detected_without_a_time_like_name() -> None:
     received = times(21, timedelta(seconds=5))[1:]
     stream = proposed(received_at=received, x=times(20, timedelta(seconds=5)))
     assert (stream.arrival.name, stream.event_at.name) == ("received_at", "x")
 
 
-def test_epoch_numbers_near_to_another_time_are_a_time() -> None:
+def test_epoch_numbers_close_to_another_time_column_are_detected_as_times() -> None:
     sent = times(20, timedelta(seconds=5))
     micros = [int((BEGIN + n * timedelta(seconds=5)).timestamp() * 1000) + 7 for n in range(20)]
     stream = proposed(
@@ -111,7 +111,7 @@ def test_epoch_numbers_near_to_another_time_are_a_time() -> None:
     assert (found["x"], found["order_no"]) == ("timestamp_millis(x)", "")
 
 
-def test_key_names_a_sender_that_comes_all_the_time() -> None:
+def test_key_identifies_a_sender_that_occurs_throughout_the_recording() -> None:
     stamps = times(300, timedelta(seconds=1))
     blocks = [f"run{n // 30}" for n in range(300)]
     devices = [f"d{n % 5}" for n in range(300)]
@@ -120,13 +120,13 @@ def test_key_names_a_sender_that_comes_all_the_time() -> None:
     assert "next best: run_code" in stream.why["keys"]
 
 
-def test_column_with_missing_values_can_be_chosen_as_key() -> None:
+def test_column_with_missing_values_can_be_selected_as_key() -> None:
     stamps = times(12, timedelta(seconds=1))
     stream = changed(proposed(at=stamps, page=[None, *["a", "b", "c"] * 3, "a", "b"]), key="page")
     assert stream.key is not None and (stream.key.name, stream.key.missing) == ("page", 1)
 
 
-def test_width_and_interval_come_from_all_rows_and_the_neighbours_among_them() -> None:
+def test_width_uses_all_rows_and_interval_uses_neighbouring_sample_rows() -> None:
     stamps = times(2_000, timedelta(seconds=1)) + times(200_000, timedelta(seconds=1))[::1000]
     keys = ["a", "b", "c", "d"] * 550
     values = {"at": stamps, "key": keys}
@@ -140,7 +140,7 @@ def test_width_and_interval_come_from_all_rows_and_the_neighbours_among_them() -
     assert "longer than this are 0 of 1,996 distances" in stream.why["interval"]
 
 
-def test_interval_grows_until_few_distances_are_silences() -> None:
+def test_interval_is_increased_until_few_distances_count_as_silence() -> None:
     night = timedelta(hours=9)
     at = BEGIN
     stamps = []
@@ -151,14 +151,14 @@ def test_interval_grows_until_few_distances_are_silences() -> None:
     assert stream.interval == "1 day"
 
 
-def test_one_row_with_a_wrong_clock_does_not_widen_the_windows() -> None:
+def test_single_row_with_a_wrong_clock_does_not_increase_the_proposed_width() -> None:
     stamps = times(2_000, timedelta(seconds=1))
     usual = proposed(received_at=stamps)
     wrong = proposed(received_at=["1970-01-01T00:00:00+00:00", *stamps[1:]])
     assert wrong.width == usual.width
 
 
-def test_ambiguous_date_order_and_time_zone_can_be_chosen() -> None:
+def test_ambiguous_date_order_and_time_zone_can_be_specified() -> None:
     stream = proposed(at=["05/04/2026 06:00", "05/05/2026 06:00", "05/06/2026 06:00"])
     assert (stream.patterns, stream.zones[0]) == (["M/d/yyyy H:m", "d/M/yyyy H:m"], "UTC")
     other = changed(stream, pattern="d/M/yyyy H:m", zone="Europe/Berlin")
@@ -182,14 +182,14 @@ def test_ambiguous_date_order_and_time_zone_can_be_chosen() -> None:
     assert proposed(at=times(3, timedelta(seconds=1))).zones == []
 
 
-def test_source_without_a_time_proposes_nothing_and_lists_the_examined_columns() -> None:
+def test_source_without_a_time_column_is_rejected_with_the_examined_columns() -> None:
     with pytest.raises(InputError, match="no column of the source contains times") as caught:
         proposed(a=["1"], b=["x"])
     assert "a, such as 1 (whole numbers); b, such as x (text)" in caught.value.detail
     assert "try_to_timestamp(COLUMN" in caught.value.hint
 
 
-def test_key_is_a_repeating_column_without_nulls() -> None:
+def test_proposed_key_is_a_column_with_repeated_values_and_no_nulls() -> None:
     stamps = times(12, timedelta(seconds=1))
     pages = ["a", "b", "c"] * 4
     numbers = [str(n) for n in range(12)]
@@ -200,7 +200,7 @@ def test_key_is_a_repeating_column_without_nulls() -> None:
     assert proposed(at=stamps, page=["a"] * 12).key is None
 
 
-def test_identifier_number_is_not_summed() -> None:
+def test_numeric_identifier_columns_are_not_summed() -> None:
     ships = {
         "ship": ["a", "b"] * 6,
         "mmsi": ["244", "245"] * 6,
@@ -224,7 +224,7 @@ def test_identifier_number_is_not_summed() -> None:
         (1, timedelta(days=1), "1 minute"),
     ],
 )
-def test_width_is_the_shortest_usual_duration_with_ten_tuples_per_window(
+def test_proposed_width_is_the_shortest_common_duration_with_ten_tuples(
     rows: int,
     step: timedelta,
     width: str,
@@ -232,12 +232,12 @@ def test_width_is_the_shortest_usual_duration_with_ten_tuples_per_window(
     assert proposed(at=times(rows, step)).width == width
 
 
-def test_silence_is_ten_times_the_usual_interval_of_a_key() -> None:
+def test_proposed_silence_limit_is_ten_times_the_usual_interval_of_a_key() -> None:
     stream = proposed(at=times(100, timedelta(seconds=1)), page=["a", "b"] * 50)
     assert (stream.interval, stream.key and stream.key.name) == ("30 seconds", "page")
 
 
-def test_answer_changes_the_proposals_that_depend_on_it() -> None:
+def test_user_answer_changes_the_dependent_proposals() -> None:
     stream = proposed(
         at=times(100, timedelta(seconds=1)),
         seen=times(100, timedelta(hours=1)),

@@ -153,7 +153,7 @@ def _marks(shape: str, ends: bool) -> Any:
         for ends in (True, False)
     ],
 )
-def test_windows_fire_like_the_function_in_any_grouping(
+def test_operator_fires_the_same_windows_as_the_function_in_any_grouping(
     spark: SparkSession,
     shape: str,
     ends: bool,
@@ -252,7 +252,7 @@ def test_aggregate_windows_operator_is_valid_and_declares_its_types_without_spar
     )
 
 
-def test_key_column_with_a_reserved_name_is_rejected_only_for_counts() -> None:
+def test_reserved_key_column_name_is_rejected_only_for_count_windows() -> None:
     columns = COLUMNS.append(pa.field("outcome", pa.string()))
     app = Application("clicks", window="1 s")
     windows = app.add(

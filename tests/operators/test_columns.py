@@ -92,7 +92,7 @@ def unit_of(kind: str) -> str:
 
 
 @pytest.mark.parametrize(("kind", "extreme"), EXTREMES)
-def test_instant_is_at_most_as_far_away_as_64_bits_allow(
+def test_timestamps_are_limited_to_64_bit_microseconds(
     spark: SparkSession,
     kind: str,
     extreme: int,
@@ -127,7 +127,7 @@ def filling_and_gaps(spark: SparkSession, kind: str, extreme: int | None) -> tup
 
 
 @pytest.mark.parametrize(("kind", "extreme"), EXTREMES)
-def test_filling_and_gaps_are_as_without_an_extreme_instant(
+def test_extreme_timestamp_does_not_change_filling_and_gaps(
     spark: SparkSession,
     kind: str,
     extreme: int,
@@ -160,7 +160,7 @@ def lateness_and_windows(
 
 
 @pytest.mark.parametrize(("kind", "extreme"), EXTREMES)
-def test_lateness_and_windows_of_other_tuples_are_as_without_an_extreme_instant(
+def test_extreme_timestamp_does_not_change_lateness_and_windows_of_other_tuples(
     spark: SparkSession,
     kind: str,
     extreme: int,
@@ -174,7 +174,7 @@ def test_lateness_and_windows_of_other_tuples_are_as_without_an_extreme_instant(
     "speed", ["1", *(pytest.param(speed, marks=pytest.mark.long) for speed in ("1000", "0.001"))]
 )
 @pytest.mark.parametrize(("kind", "extreme"), [EXTREMES[1], *EXTREMES[-2:]])
-def test_heartbeat_quarantines_an_extreme_jump_and_beats_as_without_it(
+def test_heartbeat_quarantines_an_extreme_jump_and_timers_do_not_change(
     spark: SparkSession,
     kind: str,
     extreme: int,
@@ -196,7 +196,7 @@ def test_heartbeat_quarantines_an_extreme_jump_and_beats_as_without_it(
 
 
 @pytest.mark.parametrize("kind", ["TIMESTAMP", "us"])
-def test_heartbeat_that_stops_names_the_setting_that_helps(spark: SparkSession, kind: str) -> None:
+def test_heartbeat_failure_suggests_the_setting_that_helps(spark: SparkSession, kind: str) -> None:
     from pyspark.errors import PySparkException
 
     settings = HeartbeatSettings(interval="1 min", event_at="at", key_by=("key",))
@@ -216,7 +216,7 @@ def test_heartbeat_that_stops_names_the_setting_that_helps(spark: SparkSession, 
 
 
 @pytest.mark.long
-def test_watermarks_and_windows_of_recordings_take_columns_of_any_name(
+def test_watermarks_and_windows_of_recordings_support_any_column_names(
     spark: SparkSession,
 ) -> None:
     time = EventTime(

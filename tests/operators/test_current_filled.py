@@ -20,7 +20,9 @@ LAST = -(-END // STEP) - 1
 
 
 @pytest.mark.parametrize("max_rows", [pytest.param(1_000_000, marks=pytest.mark.long), 3])
-def test_each_point_has_recorded_rows_or_one_filled_row(spark: SparkSession, max_rows: int) -> None:
+def test_each_grid_point_has_recorded_rows_or_one_filled_row(
+    spark: SparkSession, max_rows: int
+) -> None:
     # Rules: G42
     seed = 42 + max_rows
     random = Random(seed)
@@ -67,7 +69,7 @@ def test_each_point_has_recorded_rows_or_one_filled_row(spark: SparkSession, max
     )
 
 
-def test_row_for_many_points_is_split_around_recorded_rows(spark: SparkSession) -> None:
+def test_filled_row_for_several_points_is_split_around_recorded_rows(spark: SparkSession) -> None:
     # Rules: G33, G42
     rows = "(timestamp'2024-01-01 00:00', 1.0), (timestamp'2024-01-01 09:00', 2.0)"
     for key in ("", "a.key"):

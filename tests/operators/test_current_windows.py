@@ -208,7 +208,7 @@ def published(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(PUBLISHED, f"window_id BIGINT, {FIRED}, n INT")
 
 
-def test_window_is_its_newest_row_unless_retracted(spark: SparkSession) -> None:
+def test_current_window_is_its_newest_row_unless_retracted(spark: SparkSession) -> None:
     # Rules: E49, E69
     rows = published(spark)
     merged = current_windows(rows, ["key"])
@@ -219,7 +219,7 @@ def test_window_is_its_newest_row_unless_retracted(spark: SparkSession) -> None:
     assert sorted(map(tuple, more.collect()), key=str) == sorted(standing, key=str)
 
 
-def test_panes_of_discarding_windows_are_merged(spark: SparkSession) -> None:
+def test_panes_of_windows_in_discarding_mode_are_merged(spark: SparkSession) -> None:
     # Rules: E49, E59
     panes = [(0, "early", 5, 1, 9), (1, "on_time", 10, 2, 7), (2, "late", 20, 4, 8)]
     fired = spark.createDataFrame(
@@ -269,7 +269,7 @@ def test_panes_of_discarding_windows_are_merged(spark: SparkSession) -> None:
         ),
     ],
 )
-def test_unmergeable_windows_are_rejected_before_anything_runs(
+def test_windows_that_cannot_be_merged_are_rejected_before_anything_runs(
     spark: SparkSession,
     keys: list[str],
     more: dict[str, Any],
@@ -279,7 +279,7 @@ def test_unmergeable_windows_are_rejected_before_anything_runs(
         current_windows(published(spark), keys, **more)
 
 
-def test_indistinguishable_rows_fail_the_query(spark: SparkSession) -> None:
+def test_query_fails_if_rows_cannot_be_ordered(spark: SparkSession) -> None:
     # Rules: E49
     rows = published(spark)
     with pytest.raises(

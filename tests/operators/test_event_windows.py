@@ -167,7 +167,7 @@ def in_groups(
 
 @pytest.mark.long
 @DRAWS
-def test_windows_equal_a_state_machine_for_every_cut(spark: SparkSession, draw: int) -> None:
+def test_event_windows_equal_a_state_machine_for_every_cut(spark: SparkSession, draw: int) -> None:
     # Rules: E27, E28, E30, E32, E42, E44, E45, E63, X34 to X37
     seed = new_seed()
     random = Random(seed)
@@ -427,7 +427,7 @@ TIME = EventTime(
 )
 
 
-def test_recording_in_pieces_continues_from_the_carried_state(spark: SparkSession) -> None:
+def test_recording_in_several_runs_continues_from_the_carried_state(spark: SparkSession) -> None:
     # Rules: E41, E45, E46
     frame = clicks(spark)
     windows = EventWindows(length="10 s", slide="10 s")
@@ -470,7 +470,7 @@ def test_recording_in_pieces_continues_from_the_carried_state(spark: SparkSessio
     ]
 
 
-def test_tuple_on_the_watermark_and_a_fired_end_is_in_the_usual_number_of_windows(
+def test_tuple_on_the_watermark_at_a_fired_end_is_in_all_its_windows(
     spark: SparkSession,
 ) -> None:
     # Rules: E33, E34
@@ -499,7 +499,7 @@ def test_tuple_on_the_watermark_and_a_fired_end_is_in_the_usual_number_of_window
         )
 
 
-def test_late_tuples_name_the_windows_that_they_missed(spark: SparkSession) -> None:
+def test_late_tuples_list_the_windows_that_they_missed(spark: SparkSession) -> None:
     # Rules: E5, E20
     classified = lateness(
         {"clicks": clicks(spark)},
@@ -527,7 +527,7 @@ def test_late_tuples_name_the_windows_that_they_missed(spark: SparkSession) -> N
     assert sorted(row["value"] for row in sampled.between["clicks"].collect()) == [9, 12]
 
 
-def test_aggregates_have_the_types_of_spark(spark: SparkSession) -> None:
+def test_aggregates_have_the_result_types_of_spark(spark: SparkSession) -> None:
     frame = clicks(spark).selectExpr(
         "*",
         "CAST(value AS DECIMAL(10, 2)) AS price",

@@ -223,7 +223,9 @@ def test_filling_in_groups_of_windows_equals_one_pass(
     assert sorted(reported) == sorted(wrong) and len(wrong) > CASES
 
 
-def test_timestamp_in_a_wrong_unit_closes_no_gap_and_is_an_error_tuple(spark: SparkSession) -> None:
+def test_timestamp_in_a_wrong_unit_is_an_error_tuple_and_does_not_close_a_gap(
+    spark: SparkSession,
+) -> None:
     # Rules: X14
     # Milliseconds read as microseconds are a time in 1970.
     now = 1_767_225_600 * S

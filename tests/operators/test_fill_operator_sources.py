@@ -159,7 +159,7 @@ def run(
     ],
     ids=str,
 )
-def test_sources_are_chosen_across_window_borders(
+def test_fill_sources_are_found_across_window_borders(
     spark: SparkSession,
     *,
     bounded: bool,
@@ -211,7 +211,7 @@ def test_sources_are_chosen_across_window_borders(
         ),
     ],
 )
-def test_null_filling_that_needs_later_rows_is_reported_at_launch(
+def test_null_fill_method_that_needs_later_rows_is_reported_at_launch(
     given: dict[str, Any],
     words: str,
 ) -> None:
@@ -224,7 +224,7 @@ def test_null_filling_that_needs_later_rows_is_reported_at_launch(
     assert words in str(caught.value)
 
 
-def test_out_of_bounds_values_are_reported_and_gaps_close_without_them(spark: SparkSession) -> None:
+def test_out_of_bounds_values_are_reported_and_do_not_close_gaps(spark: SparkSession) -> None:
     # Rules: G40
     bounded_columns = {
         "sane": {"method": "linear", "max_value": 100},

@@ -172,7 +172,7 @@ def is_same(one: Made, other: Made) -> bool:
 
 
 @pytest.mark.parametrize("max_rows", [pytest.param(1_000_000, marks=pytest.mark.long), 3])
-def test_filling_equals_the_reference(spark: SparkSession, max_rows: int) -> None:
+def test_filling_equals_a_reference_implementation(spark: SparkSession, max_rows: int) -> None:
     # Rules: G2, G4 to G8, G19 to G24, G29 to G33, G39
     cases = make_cases(max_rows)
     expected = [[case, key] for case, key in cases]
@@ -230,7 +230,7 @@ def test_row_with_a_null_fill_marker_is_a_recorded_row(spark: SparkSession) -> N
     assert sorted(map(tuple, found)) == [(0, 1, False), (10, 1, True), (20, 2, False)]
 
 
-def test_source_among_rows_of_one_instant_does_not_depend_on_their_order(
+def test_source_among_rows_with_equal_timestamps_does_not_depend_on_their_order(
     spark: SparkSession,
 ) -> None:
     # Rules: G38
@@ -255,7 +255,7 @@ def test_source_among_rows_of_one_instant_does_not_depend_on_their_order(
     assert len(found[0]) == 40 and found[0] == found[1]
 
 
-def test_timestamps_are_interpolated_on_their_grid(spark: SparkSession) -> None:
+def test_timestamp_columns_are_interpolated_at_their_resolution(spark: SparkSession) -> None:
     # Rules: G39
     rows = [
         (datetime(2024, 1, 1, 0, 20, tzinfo=UTC), 10),
@@ -354,7 +354,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_settings_are_rejected_at_once(case: str) -> None:
+def test_invalid_settings_are_rejected_immediately(case: str) -> None:
     replay_options, message = WRONG[case]
     with pytest.raises(InputError) as caught:
         settings(**replay_options)
@@ -363,7 +363,7 @@ def test_wrong_settings_are_rejected_at_once(case: str) -> None:
         FillSettings(event_at="at", step="1 h")
 
 
-def test_columns_of_a_wrong_type_are_rejected_before_anything_runs(spark: SparkSession) -> None:
+def test_columns_with_a_wrong_type_are_rejected_before_anything_runs(spark: SparkSession) -> None:
     frame = spark.createDataFrame(
         [(1, "x", 5, "text")],
         "case int, key string, ts bigint, word string",
@@ -427,7 +427,7 @@ def test_grid_finer_than_the_timestamp_type_is_rejected(spark: SparkSession) -> 
          ["-12345678901234567890123456789012345676", "-12345678901234567890123456789012345674"]),
     ],
 )  # fmt: skip
-def test_interpolation_between_large_numbers_loses_no_digit(
+def test_interpolation_between_large_numbers_keeps_all_digits(
     spark: SparkSession,
     kind: str,
     ends: list[str],
@@ -484,7 +484,9 @@ LONG = {"tinyint", "smallint", "decimal(5,2)", "decimal(18,0)", "decimal(37,6)",
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=[pytest.mark.long] * (kind in LONG)) for kind in KINDS]
 )
-def test_line_between_exact_numbers_is_exact(spark: SparkSession, kind: str) -> None:
+def test_linear_interpolation_between_exact_numbers_is_exact(
+    spark: SparkSession, kind: str
+) -> None:
     # Rules: G22
     digits, scale = KINDS[kind]
     least, most = -(10**digits) + 1, 10**digits - 1
@@ -533,7 +535,7 @@ def test_line_between_exact_numbers_is_exact(spark: SparkSession, kind: str) -> 
         ("float", -3.4e38, 3.4e38, 0.0),
     ],
 )
-def test_line_between_floats_is_finite_where_its_middle_is(
+def test_interpolation_between_large_floats_does_not_overflow(
     spark: SparkSession,
     kind: str,
     first: float,
@@ -561,7 +563,7 @@ def test_line_between_floats_is_finite_where_its_middle_is(
         ("string", "1", [[1], ["x"]]),
     ],
 )
-def test_expected_key_may_be_written_as_any_value_of_its_type(
+def test_expected_key_accepts_any_value_of_its_type(
     spark: SparkSession,
     kind: str,
     recorded: str,
@@ -579,7 +581,7 @@ def test_expected_key_may_be_written_as_any_value_of_its_type(
     assert sorted(map(tuple, missing)) == [(2, True), (3, True)]
 
 
-def test_expected_key_of_another_type_is_rejected_by_value_and_type(spark: SparkSession) -> None:
+def test_expected_key_of_a_wrong_type_is_rejected_with_value_and_type(spark: SparkSession) -> None:
     # Rules: G7
     frame = spark.sql("SELECT 1.0D AS key, 0L AS ts, 1.0D AS a")
     about: dict[str, Any] = {"event_at": "ts", "unit": "s", "keys": ["key"]}

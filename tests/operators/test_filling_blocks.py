@@ -148,7 +148,7 @@ def test_no_task_receives_all_rows_of_one_key(
         (["ts"], [[1], [2]], 1, False),
     ],
 )
-def test_fewer_keys_than_cores_are_split_into_blocks(
+def test_keys_are_split_into_blocks_if_there_are_fewer_keys_than_cores(
     spark: SparkSession,
     keys: list[str],
     expected: list[list[int]],
@@ -171,7 +171,7 @@ def test_fewer_keys_than_cores_are_split_into_blocks(
 
 
 @pytest.mark.parametrize("cost", [1, 4], ids=["blocks", "one order"])
-def test_recorded_rows_of_a_nondeterministic_frame_are_all_kept(
+def test_all_recorded_rows_of_a_nondeterministic_frame_are_kept(
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
     cost: int,

@@ -91,7 +91,7 @@ def is_close(found: tuple[Any, str], wanted: tuple[Any, str]) -> bool:
 
 
 @pytest.mark.long
-def test_values_come_from_usable_rows_as_in_the_reference(spark: SparkSession) -> None:
+def test_fill_values_from_usable_rows_equal_the_reference(spark: SparkSession) -> None:
     # Rules: G26, G27, G39, G40
     random = Random(9)
     cases = [make_rows(random) for _ in range(CASES)]
@@ -158,7 +158,7 @@ def test_filling_again_recomputes_filled_nulls(spark: SparkSession) -> None:
     assert again.count() == once.count()
 
 
-def test_columns_and_keys_may_be_called_previous_and_next_with_recorded_nulls_and_look_back(
+def test_filling_supports_columns_and_keys_named_previous_and_next(
     spark: SparkSession,
 ) -> None:
     # Rules: G27, G35
@@ -205,13 +205,13 @@ def test_columns_and_keys_may_be_called_previous_and_next_with_recorded_nulls_an
         ({"method": "forward", "min_value": "inf"}, "min_value"),
     ],
 )
-def test_method_without_source_selection_is_rejected(given: dict[str, Any], words: str) -> None:
+def test_fill_method_that_does_not_support_source_selection_is_rejected(given: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as caught:
         settings(columns={"a": given})
     assert words in str(caught.value)
 
 
-def test_nan_is_not_a_source_of_a_bounded_column_and_text_has_no_bounds(
+def test_nan_is_not_a_fill_source_if_bounds_are_set_and_text_has_no_bounds(
     spark: SparkSession,
 ) -> None:
     # For Spark, NaN is above every number.
@@ -233,7 +233,7 @@ def test_nan_is_not_a_source_of_a_bounded_column_and_text_has_no_bounds(
     )
 
 
-def test_null_between_values_of_the_same_instant_gets_one_of_them(spark: SparkSession) -> None:
+def test_null_is_filled_with_a_value_of_the_same_timestamp(spark: SparkSession) -> None:
     # Rules: G22, G27
     rows = [(20, None), *((20, float(value)) for value in range(30)), (40, 99.0)]
     given = {"event_at": "ts", "unit": "s", "step": 10, "from_time": 0, "to_time": 50_000_000}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ROUNDS = 6
 
 
-def test_window_end_is_reached_by_the_first_tick_at_or_above_it(spark: SparkSession) -> None:
+def test_window_fires_at_the_first_tick_at_or_after_its_end(spark: SparkSession) -> None:
     for seed in [getrandbits(32) for _ in range(ROUNDS)]:
         random = Random(seed)
         step = random.choice([1, 7, 60])

@@ -160,7 +160,7 @@ def test_wrong_properties_are_reported_at_launch(
     assert wrong.path == place and text in wrong.message
 
 
-def test_fine_times_are_stored_with_the_plan_as_warnings() -> None:
+def test_warnings_about_very_short_intervals_are_stored_in_the_plan() -> None:
     # Rules: H21, H24
     app = Application("fine", window="1 hour")
     made = type(operator("hourly_weather"))(interval="0.005", slack="0.001")
@@ -180,7 +180,7 @@ def test_hourly_weather_requires_the_order_and_arrival_columns() -> None:
 
 
 @pytest.mark.long
-def test_hourly_weather_has_a_row_for_silent_hours_in_any_grouping(spark: SparkSession) -> None:
+def test_hourly_weather_emits_a_row_for_silent_hours_in_any_grouping(spark: SparkSession) -> None:
     # Rules: R79
     # Reports that arrive later than interval - slack move rows of silent hours to a later window.
     on_time = [("EWR", about, about, 30.0 + about) for about in (0, 1, 4, 5)]
@@ -232,7 +232,7 @@ def test_hourly_weather_emits_nothing_for_skipped_hours(spark: SparkSession) -> 
     )
 
 
-def test_delays_count_departed_and_cancelled_flights(spark: SparkSession) -> None:
+def test_delays_operator_counts_departed_and_cancelled_flights(spark: SparkSession) -> None:
     flights = some_flights()
     weather = [
         (window, "EWR", hour(window), window == 3, 1 if window == 3 else 0)
@@ -265,7 +265,7 @@ def test_delays_count_departed_and_cancelled_flights(spark: SparkSession) -> Non
     assert found[3, "EWR"]["flights"] == 0 and found[3, "EWR"]["late_share"] is None
 
 
-def test_delays_without_an_airport_are_one_row_with_its_weather(spark: SparkSession) -> None:
+def test_delays_with_a_null_airport_are_one_row_with_its_weather(spark: SparkSession) -> None:
     weather = (
         0,
         None,
@@ -289,7 +289,7 @@ def test_delays_without_an_airport_are_one_row_with_its_weather(spark: SparkSess
     ]
 
 
-def test_ranks_accumulate_the_season_in_any_grouping(spark: SparkSession) -> None:
+def test_ranks_accumulate_over_the_season_in_any_grouping(spark: SparkSession) -> None:
     flights = some_flights()
     inputs = {"flights": flights_of(spark, flights)}
     rows = run("ranks", inputs, spark)
@@ -312,7 +312,7 @@ def test_ranks_accumulate_the_season_in_any_grouping(spark: SparkSession) -> Non
     assert run("ranks", inputs, spark, 2, 7) == rows
 
 
-def test_ranks_of_the_tuple_operator_equal_those_of_frames(spark: SparkSession) -> None:
+def test_ranks_of_the_tuple_operator_equal_ranks_of_the_frame_operator(spark: SparkSession) -> None:
     ranks = load_application(
         Config(applications=[Path(__file__).parents[2] / "jobs" / "applications"]),
         "flight_ranks",

@@ -189,7 +189,7 @@ def test_gaps_equal_a_naive_row_scan(spark: SparkSession, seed: int) -> None:
     assert kinds == set(KINDS)
 
 
-def test_completeness_whose_counts_do_not_balance_fails_the_query(spark: SparkSession) -> None:
+def test_completeness_query_fails_if_its_counts_do_not_balance(spark: SparkSession) -> None:
     # Rules: G18
     settings = GapSettings(event_at="at", cadence="1 s", from_time=0, to_time=3 * SECOND)
     kind = ", ".join(
@@ -215,7 +215,7 @@ def hourly(spark: SparkSession) -> DataFrame:
     )
 
 
-def test_gap_report_equals_the_documented_one(spark: SparkSession) -> None:
+def test_gap_report_equals_the_documented_example(spark: SparkSession) -> None:
     # Rules: G9, G17
     frame = hourly(spark)
     cadence = learn_cadence(frame, "at", ["origin"])
@@ -294,7 +294,9 @@ def test_invalid_settings_are_rejected_by_name_before_anything_runs(
         GapSettings(**given | change)
 
 
-def test_frame_without_keys_is_one_key_even_when_empty(spark: SparkSession) -> None:
+def test_frame_without_keys_is_analyzed_as_a_single_key_even_when_empty(
+    spark: SparkSession,
+) -> None:
     settings = GapSettings(
         event_at="at",
         cadence="1 d",

@@ -42,7 +42,7 @@ def ahead_s(row: dict[str, Any]) -> float:
 
 
 @pytest.mark.parametrize("kind", GENERATORS.values())
-def test_part_of_a_window_depends_only_on_seed_part_and_window(kind: type[Generator]) -> None:
+def test_generated_tuples_depend_only_on_seed_part_and_window(kind: type[Generator]) -> None:
     # Rules: O145, O146
     generator = kind(parts=3, rate=60)
     units = [(FIRST + window, part) for window in range(3) for part in range(3)]
@@ -54,7 +54,7 @@ def test_part_of_a_window_depends_only_on_seed_part_and_window(kind: type[Genera
     assert kind(parts=3, rate=60, seed=1).batch(*units[0]) != forward[units[0]]
 
 
-def test_window_has_a_fixed_number_of_tuples_for_any_number_of_parts() -> None:
+def test_generated_window_size_does_not_depend_on_the_number_of_parts() -> None:
     # Rules: O147
     for parts in (1, 3, 7):
         found = run_generator(Sensors(rate=20, windows=3, parts=parts), width="2 s")
@@ -66,7 +66,7 @@ def test_window_has_a_fixed_number_of_tuples_for_any_number_of_parts() -> None:
             assert start <= arrivals[0] and arrivals[-1] < start + timedelta(seconds=2)
 
 
-def test_stream_ends_after_its_windows_or_tuples() -> None:
+def test_generated_stream_ends_after_the_given_windows_or_tuples() -> None:
     # Rules: O147
     lulls = {"after": 2, "windows": 1}
     assert counts(rate=2) == [2] * 1000
@@ -80,7 +80,7 @@ def test_stream_ends_after_its_windows_or_tuples() -> None:
     assert not Sensors(rate=5, windows=3).batch(FIRST - 1, 0).num_rows
 
 
-def test_windows_of_a_lull_are_empty_and_numbers_continue_after_it() -> None:
+def test_windows_during_a_pause_are_empty_and_numbering_continues_afterwards() -> None:
     assert counts(rate=4, windows=10, lulls={"after": 3, "windows": 2}) == [4, 4, 4, 0, 0] * 2
     numbers: list[int] = []
     generator = Sensors(rate=4, windows=10, parts=3, lulls={"after": 3, "windows": 2})
@@ -92,7 +92,7 @@ def test_windows_of_a_lull_are_empty_and_numbers_continue_after_it() -> None:
 
 
 @pytest.mark.parametrize("skew", [0, 0.5, 1, 1 + 1e-9, 2])
-def test_skew_picks_keys_in_the_proportions_of_zipf(skew: float) -> None:
+def test_skewed_keys_follow_a_zipf_distribution(skew: float) -> None:
     size = 200_000
     keys = Sensors(skew=skew).pick(5, size, np.random.default_rng(1))
     found = np.bincount(keys, minlength=5) / size
@@ -104,7 +104,7 @@ def test_skew_picks_keys_in_the_proportions_of_zipf(skew: float) -> None:
     assert np.allclose(found, zipf / zipf.sum(), atol=0.05)
 
 
-def test_disorder_delays_tuples_up_to_its_length() -> None:
+def test_disorder_delays_tuples_up_to_the_configured_maximum() -> None:
     calm = rows_of(Sensors(rate=100, windows=3))
     assert all(row["arrived_at"] == row["measured_at"] for row in calm)
     late = rows_of(Sensors(rate=100, windows=3, disorder="5 s"))
@@ -114,14 +114,14 @@ def test_disorder_delays_tuples_up_to_its_length() -> None:
     assert times != sorted(times)
 
 
-def test_clock_is_wrong_in_every_second_run_of_windows() -> None:
+def test_clock_error_applies_to_every_second_run_of_windows() -> None:
     steps = {"every": 2, "by": "-3 s"}
     found = run_generator(Sensors(rate=2, windows=6, clock_steps=steps))
     shifts = [{ahead_s(row) for row in rows} for rows in found.values()]
     assert shifts == [{0}, {0}, {3}, {3}, {0}, {0}]
 
 
-def test_poison_has_no_arrival_and_leaves_the_other_tuples_unchanged() -> None:
+def test_poison_tuples_have_no_arrival_and_do_not_change_other_tuples() -> None:
     clean = Sensors(rate=1000).batch(FIRST, 0).to_pylist()
     mixed = Sensors(rate=1000, poison=0.1).batch(FIRST, 0).to_pylist()
     poisoned = [row for row in mixed if row["arrived_at"] is None]
@@ -130,13 +130,13 @@ def test_poison_has_no_arrival_and_leaves_the_other_tuples_unchanged() -> None:
     assert len(rows_of(Sensors(rate=1000, windows=1, poison=0.1))) == 1000 - len(poisoned)
 
 
-def test_sensors_stay_within_the_fleet() -> None:
+def test_generated_sensors_are_within_the_configured_number() -> None:
     found = rows_of(Sensors(sensors=10, rate=200, windows=2))
     assert {row["sensor"] for row in found} == set(range(10))
     assert all(5 < row["temperature"] < 25 for row in found)
 
 
-def test_auctions_have_the_proportions_of_nexmark_and_valid_references() -> None:
+def test_generated_auctions_have_nexmark_proportions_and_valid_references() -> None:
     rows = rows_of(Auctions(rate=130, windows=10, parts=4, skew=1, open_auctions=8))
     assert Counter(row["kind"] for row in rows) == {"person": 26, "auction": 78, "bid": 1196}
     persons: set[int] = set()
@@ -156,7 +156,7 @@ def test_auctions_have_the_proportions_of_nexmark_and_valid_references() -> None
 
 
 @pytest.mark.jvm
-def test_generated_tuples_are_input_of_an_application(spark: Any) -> None:
+def test_generated_tuples_can_be_replayed_by_an_application(spark: Any) -> None:
     from rewindow.testing import run_application
 
     tuples = run_generator(Sensors(rate=30, windows=4, sensors=3, skew=1))
@@ -182,7 +182,7 @@ class Wrong(Generator):
         return pa.record_batch(values, names=["arrived_at", "n"])
 
 
-def test_rows_outside_the_window_or_with_other_columns_are_rejected() -> None:
+def test_generated_rows_outside_the_window_or_with_wrong_columns_are_rejected() -> None:
     # Rules: O146
     assert Wrong().batch(FIRST, 0).num_rows == 1
     with pytest.raises(InputError, match=f"Wrong, part 2 of window {FIRST}: a tuple has an arr"):
@@ -209,13 +209,15 @@ def test_rows_outside_the_window_or_with_other_columns_are_rejected() -> None:
         ({"sensor": 3}, "sensor"),
     ],
 )
-def test_wrong_property_is_rejected_by_its_name(properties: dict[str, Any], path: str) -> None:
+def test_invalid_generator_property_is_rejected_by_name(
+    properties: dict[str, Any], path: str
+) -> None:
     with pytest.raises(ValidationError) as caught:
         Sensors(**properties)
     assert [".".join(map(str, one["loc"])) for one in caught.value.errors()] == [path]
 
 
-def test_page_lists_all_generators_and_properties() -> None:
+def test_generators_page_lists_all_generators_and_properties() -> None:
     page = PAGE.read_text()
     for name in Generator.model_fields:
         assert f"| `{name}` |" in page

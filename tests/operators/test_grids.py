@@ -48,7 +48,7 @@ def starts(step: str, zone: str) -> list[datetime]:
 
 
 @pytest.mark.parametrize(("step", "zone"), GRIDS)
-def test_calendar_steps_equal_those_of_the_calendar(
+def test_calendar_steps_equal_the_dates_of_the_python_calendar(
     spark: SparkSession,
     step: str,
     zone: str,
@@ -95,7 +95,7 @@ def test_calendar_steps_equal_those_of_the_calendar(
     ],
 )
 @pytest.mark.parametrize("max_rows", [1_000, 1])
-def test_day_that_a_zone_passes_over_is_in_no_step(
+def test_day_skipped_by_a_time_zone_is_not_in_any_step(
     spark: SparkSession,
     zone: str,
     missing: date,

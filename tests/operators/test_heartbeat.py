@@ -167,7 +167,7 @@ def test_heartbeat_is_independent_of_the_grouping_of_windows(
     rules=st.one_of(rules, readings),
     cuts=st.sets(st.integers(1, WINDOWS - 1), max_size=1),
 )
-def test_heartbeat_of_one_clock_sorted_per_window_equals_one_pass(
+def test_heartbeat_with_a_single_clock_equals_one_pass_if_sorted_per_window(
     spark: SparkSession,
     case: Case,
     rules: Rules,
@@ -181,7 +181,7 @@ def test_heartbeat_of_one_clock_sorted_per_window_equals_one_pass(
 
 @batches(1)
 @given(cases=cases, rules=varying_slack, cuts=anywhere)
-def test_heartbeat_carries_a_slack_that_depends_on_the_past(
+def test_heartbeat_state_includes_a_slack_that_depends_on_earlier_tuples(
     spark: SparkSession,
     cases: list[Case],
     rules: Rules,
@@ -229,7 +229,7 @@ def test_heartbeat_quarantine_is_independent_of_the_grouping_of_windows(
 
 @batches(1)
 @given(cases=cases, rules=st.one_of(rules, readings), cuts=anywhere)
-def test_heartbeat_reads_timestamps_to_the_microsecond_and_origin_moves_only_windows(
+def test_heartbeat_reads_microseconds_and_the_origin_affects_only_windows(
     spark: SparkSession,
     cases: list[Case],
     rules: Rules,
@@ -333,7 +333,7 @@ def clamped(case: Case, recorded: list[int]) -> Case:
 
 @batches(1)
 @given(cases=cases, rules=rules, jump=st.integers(1, 30), cuts=anywhere)
-def test_heartbeat_distinguishes_tuples_of_equal_order_by_their_times(
+def test_heartbeat_distinguishes_tuples_with_equal_order_by_their_timestamps(
     spark: SparkSession,
     cases: list[Case],
     rules: Rules,

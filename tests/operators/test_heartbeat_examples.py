@@ -221,7 +221,9 @@ REFUSED: dict[str, tuple[list[tuple[int, int | None]], dict[str, Any], int, str]
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_heartbeat_fails_with_the_reason_and_position(spark: SparkSession, case: str) -> None:
+def test_heartbeat_failure_message_has_the_reason_and_position(
+    spark: SparkSession, case: str
+) -> None:
     # Rules: H45, H13, H62
     rows, more, end, message = REFUSED[case]
     settings = MINUTE.model_copy(update=more)
@@ -230,7 +232,7 @@ def test_heartbeat_fails_with_the_reason_and_position(spark: SparkSession, case:
         result.tuples.collect()
 
 
-def test_heartbeat_clamps_a_clock_that_steps_back_on_request(spark: SparkSession) -> None:
+def test_heartbeat_clamps_decreasing_timestamps_on_request(spark: SparkSession) -> None:
     # Rules: H45, H1
     settings = MINUTE.model_copy(update={"arrival_regression": "clamp"})
     made = heartbeat(frame_of(spark, {"a": [(60, 50), (50, 59)]}), settings, end_us=72_000_000)
@@ -257,7 +259,7 @@ def test_heartbeat_clamps_a_clock_that_steps_back_on_request(spark: SparkSession
         heartbeat(unknown, settings, end_us=72_000_000).tuples.collect()
 
 
-def test_heartbeat_names_a_missing_column_before_anything_runs(spark: SparkSession) -> None:
+def test_heartbeat_reports_a_missing_column_before_anything_runs(spark: SparkSession) -> None:
     with pytest.raises(InputError, match="frame has no column at, case"):
         heartbeat(spark.range(1).selectExpr("id AS arrived_at", "id AS offset"), MINUTE)
     with pytest.raises(InputError, match="frame has a column _rw_cause, which the heartbeat adds"):
@@ -267,7 +269,7 @@ def test_heartbeat_names_a_missing_column_before_anything_runs(spark: SparkSessi
         heartbeat(windows, MINUTE)
 
 
-def test_heartbeat_application_omits_timers_answered_by_their_own_tuple(
+def test_heartbeat_application_omits_timers_at_the_time_of_a_tuple(
     spark: SparkSession,
 ) -> None:
     # Rules: H9, H19, H52

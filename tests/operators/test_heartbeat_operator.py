@@ -36,7 +36,7 @@ COLUMNS = pa.schema(
 
 
 @pytest.mark.parametrize("order_by", [("seq",), ("arrived_at", "seq")])
-def test_timers_have_only_timestamp_keys_and_arrival(
+def test_timer_rows_have_only_timestamp_keys_and_arrival(
     spark: SparkSession,
     order_by: tuple[str, ...],
 ) -> None:
@@ -104,7 +104,7 @@ NAMES = {
     ],
     ids=str,
 )
-def test_heartbeat_takes_columns_of_any_name(
+def test_heartbeat_supports_any_column_names(
     spark: SparkSession,
     settings: dict[str, Any],
     keyed: bool,
@@ -158,7 +158,7 @@ def test_heartbeat_takes_columns_of_any_name(
     assert sum(map(len, results[0])) > 10
 
 
-def test_heartbeat_rejects_columns_that_differ_from_its_own_only_by_case(
+def test_heartbeat_rejects_columns_that_differ_from_reserved_names_only_by_case(
     spark: SparkSession,
 ) -> None:
     # Rules: H19
@@ -201,7 +201,7 @@ def test_heartbeat_rejects_columns_reserved_for_tables(name: str) -> None:
         pytest.param([0, 1, 4, 5], marks=pytest.mark.long),
     ],
 )
-def test_ended_recording_has_its_last_timer_at_its_end_and_none_later(
+def test_last_timer_of_an_ended_recording_is_at_its_end(
     spark: SparkSession,
     cuts: list[int],
 ) -> None:
@@ -256,7 +256,7 @@ def test_ended_recording_has_its_last_timer_at_its_end_and_none_later(
     assert timers({}) == [(at // 120, at * SECOND_US, at) for at in range(60, 600, 60)]
 
 
-def test_each_heartbeat_of_an_application_has_separate_clocks(spark: SparkSession) -> None:
+def test_each_heartbeat_operator_of_an_application_has_separate_clocks(spark: SparkSession) -> None:
     # Rules: H18, H63
     def times(*intervals: int) -> dict[int, list[int]]:
         app = Application("beats", window="2 min")

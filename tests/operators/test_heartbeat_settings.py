@@ -40,7 +40,7 @@ def test_interval_at_or_below_zero_is_rejected(interval: object) -> None:
         ("1e1", 10_000_000),
     ],
 )
-def test_interval_is_read_exactly_as_written(interval: object, us: int) -> None:
+def test_interval_is_parsed_without_loss_of_precision(interval: object, us: int) -> None:
     # Rules: H22
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -51,13 +51,13 @@ def test_interval_is_read_exactly_as_written(interval: object, us: int) -> None:
     ("given", "text"),
     [({"interval": ".009"}, TOO_FINE), ({"slack": "0.001"}, "10 ms")],
 )
-def test_fine_times_are_accepted_with_a_warning(given: dict[str, Any], text: str) -> None:
+def test_very_short_intervals_are_accepted_with_a_warning(given: dict[str, Any], text: str) -> None:
     # Rules: H21, H24, H42, H43
     with pytest.warns(UserWarning, match=text):
         HeartbeatSettings(**({"interval": 1, "event_at": "at"} | given))
 
 
-def test_old_name_of_no_slack_after_timeouts_is_rejected_with_the_new_one() -> None:
+def test_old_name_of_no_slack_after_timeouts_is_rejected_with_the_new_name() -> None:
     # Rules: H37
     with pytest.raises(InputError, match='slack_after_timeout must be "none", not "not"'):
         HeartbeatSettings(interval=1, event_at="at", slack_after_timeout="not")
@@ -92,7 +92,7 @@ def test_invalid_slack_is_rejected_with_name_and_value(slack: object) -> None:
     "given",
     [{"interval": "1e400"}, {"interval": 10**12}, {"slack": "1e30"}, {"max_jump": "1e16"}],
 )
-def test_times_beyond_a_century_are_rejected(given: dict[str, Any]) -> None:
+def test_intervals_longer_than_a_century_are_rejected(given: dict[str, Any]) -> None:
     # No sum of times exceeds 64 bits.
     with pytest.raises(
         InputError,
@@ -103,7 +103,7 @@ def test_times_beyond_a_century_are_rejected(given: dict[str, Any]) -> None:
         parse_duration("1e999999999 days")
 
 
-def test_times_may_be_expressions_of_parameters() -> None:
+def test_interval_and_slack_may_be_expressions_with_parameters() -> None:
     # Rules: H25
     settings = HeartbeatSettings(
         interval="${minutes} * 60",
@@ -114,7 +114,7 @@ def test_times_may_be_expressions_of_parameters() -> None:
     assert (settings.interval_us, settings.slack_us) == (120_000_000, 1_500_000)
 
 
-def test_unknown_parameter_is_reported_with_the_known_ones() -> None:
+def test_unknown_parameter_is_reported_with_the_known_parameters() -> None:
     # Rules: H25
     with pytest.raises(
         InputError, match=r"parameter \$\{hours\} is unknown; available parameters: minutes"
@@ -123,7 +123,7 @@ def test_unknown_parameter_is_reported_with_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("given", [{"interval": "0.0000001"}, {"interval": 1, "slack": "1/3"}])
-def test_times_must_be_whole_microseconds(given: dict[str, Any]) -> None:
+def test_intervals_must_be_whole_microseconds(given: dict[str, Any]) -> None:
     # Rules: H26
     with pytest.raises(InputError, match="must be a whole number of microseconds"):
         HeartbeatSettings(event_at="at", **given)
@@ -133,13 +133,13 @@ def test_times_must_be_whole_microseconds(given: dict[str, Any]) -> None:
     "given",
     [{"speed": 0}, {"speed": -1}, {"max_timers": 0}, {"crossing": "some"}, {"end": "x"}],
 )
-def test_other_invalid_settings_are_rejected(given: dict[str, Any]) -> None:
+def test_invalid_heartbeat_settings_are_rejected(given: dict[str, Any]) -> None:
     # Rules: H14
     with pytest.raises(InputError):
         HeartbeatSettings(interval=1, event_at="at", **given)
 
 
-def test_operator_reports_wrong_properties_at_launch() -> None:
+def test_heartbeat_operator_reports_wrong_properties_at_launch() -> None:
     # Rules: O53
     columns = pa.schema([("offset", pa.int64()), ("arrived_at", pa.int64()), ("at", pa.int64())])
     app = Application("clicks", window="1 s")
@@ -200,7 +200,7 @@ COLUMNS = [
         ),
     ],
 )
-def test_operator_rejects_unsuitable_columns_at_launch(
+def test_heartbeat_operator_rejects_unsuitable_columns_at_launch(
     given: dict[str, Any],
     columns: list[Any],
     text: str,
@@ -211,7 +211,7 @@ def test_operator_rejects_unsuitable_columns_at_launch(
     assert [wrong.message[: len(text)] for wrong in operator.wrong_properties()] == [text]
 
 
-def test_operator_accepts_columns_changed_together_with_their_timestamp() -> None:
+def test_heartbeat_operator_accepts_columns_changed_with_their_timestamp() -> None:
     # Rules: O53
     beat = Heartbeat(interval=1, event_at="at", columns=pa.schema(COLUMNS))
     beat.set_properties(columns=pa.schema([*COLUMNS[:2], ("ts", pa.int64())]), event_at="ts")
@@ -224,7 +224,7 @@ def test_operator_accepts_columns_changed_together_with_their_timestamp() -> Non
     ]
 
 
-def test_operator_reports_all_column_errors_together() -> None:
+def test_heartbeat_operator_reports_all_column_errors_together() -> None:
     # Rules: O60
     operator = Heartbeat(
         interval=1,
@@ -238,7 +238,7 @@ def test_operator_reports_all_column_errors_together() -> None:
     ] == [True] * 3
 
 
-def test_operator_checks_its_upstream_stream() -> None:
+def test_heartbeat_operator_validates_its_input_stream() -> None:
     # Rules: O13, H19
     schema = pa.schema(COLUMNS)
     app = Application("clicks", window="1 s")

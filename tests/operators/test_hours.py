@@ -103,7 +103,7 @@ def make_hours(random: Random) -> tuple[Hours, int]:
     ), second(change)
 
 
-def test_points_follow_the_local_clock_across_dst_changes_and_closing_hours() -> None:
+def test_fill_points_follow_local_time_across_dst_changes_and_closing_hours() -> None:
     random = Random(11)
     lengths = set()
     for _ in range(80):
@@ -355,7 +355,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "words"), WRONG, ids=[words[:30] for _, words in WRONG])
-def test_wrong_hours_are_rejected_at_once(change: dict[str, Any], words: str) -> None:
+def test_invalid_opening_hours_are_rejected_immediately(change: dict[str, Any], words: str) -> None:
     # Rules: G3
     given = {
         "event_at": "at",
@@ -382,7 +382,7 @@ def test_wrong_hours_are_rejected_at_once(change: dict[str, Any], words: str) ->
         ((), []),
     ],
 )
-def test_weekday_ranges_wrap_around_the_week(given: Any, days: list[int]) -> None:
+def test_weekday_ranges_can_wrap_around_the_end_of_the_week(given: Any, days: list[int]) -> None:
     settings = FillSettings(
         event_at="at",
         step=60,

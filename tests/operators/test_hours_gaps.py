@@ -97,7 +97,7 @@ def of_stream(root: Path, one: Case) -> EventGaps:
     return report
 
 
-def test_gaps_of_a_recorded_stream_equal_the_reference(tmp_path: Path) -> None:
+def test_gaps_of_a_recorded_stream_with_opening_hours_equal_the_reference(tmp_path: Path) -> None:
     # Rules: G3, G8, G9, G16
     total = 0
     for number in range(len(GIVEN)):
@@ -134,7 +134,9 @@ def test_gaps_of_a_recorded_stream_equal_the_reference(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_gaps_of_a_frame_equal_the_reference(spark: SparkSession, tmp_path: Path) -> None:
+def test_gaps_of_a_frame_with_opening_hours_equal_the_reference(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     # Rules: G3, G8, G9, G16 to G18, G38
     given = [case_of(number) for number in range(len(GIVEN))]
     reports = []
@@ -200,7 +202,7 @@ def test_gaps_of_a_frame_equal_the_reference(spark: SparkSession, tmp_path: Path
         assert ids[0, int(same.key["case"]), same.column, same.from_us // S] == same.gap_id
 
 
-def test_opening_intervals_of_a_range_are_cut_at_its_bounds() -> None:
+def test_opening_intervals_are_clipped_to_the_bounds_of_the_range() -> None:
     for number in range(len(GIVEN)):
         hours, _, clock, first, _, begin, end = case_of(number)
         grid = hours_grid(
@@ -234,7 +236,9 @@ def test_opening_intervals_of_a_range_are_cut_at_its_bounds() -> None:
         ({"weekdays": "monday"}, 'weekday "monday" is unknown. Did you mean "mon"'),
     ],
 )
-def test_wrong_hours_of_a_report_are_rejected_at_once(change: dict[str, Any], words: str) -> None:
+def test_invalid_opening_hours_of_a_report_are_rejected_immediately(
+    change: dict[str, Any], words: str
+) -> None:
     # Rules: G3
     given = {
         "event_at": "at",

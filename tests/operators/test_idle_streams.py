@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("cut_us", [8_700_000, pytest.param(9_000_000, marks=pytest.mark.long)])
-def test_resumed_stream_is_idle_until_its_next_tick_after_a_cut(
+def test_resumed_stream_is_idle_until_the_first_tick_after_a_cut(
     spark: SparkSession,
     cut_us: int,
 ) -> None:
@@ -67,7 +67,7 @@ def test_resumed_stream_is_idle_until_its_next_tick_after_a_cut(
     assert sorted(ticks) == [(2_000_000, 50_000_000, None), (9_000_000, 100_000_000, 50_000_000)]
 
 
-def test_stream_that_has_sent_is_silent_since_its_last_tuple_even_before_the_first_tick(
+def test_silence_starts_at_the_last_tuple_even_before_the_first_tick(
     spark: SparkSession,
 ) -> None:
     # Rules: E47, X28
@@ -85,7 +85,7 @@ def test_stream_that_has_sent_is_silent_since_its_last_tuple_even_before_the_fir
 
 
 @pytest.mark.long
-def test_tuples_made_late_only_by_an_idle_timeout_are_reported(spark: SparkSession) -> None:
+def test_tuples_late_only_because_of_an_idle_timeout_are_reported(spark: SparkSession) -> None:
     # Rules: E48
     seed = new_seed()
     random = Random(seed)

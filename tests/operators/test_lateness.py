@@ -290,7 +290,7 @@ def test_single_pass_timestamp_check_equals_a_loop(seed: int) -> None:
     assert found.tolist() == wanted
 
 
-def test_tuple_far_ahead_makes_no_other_tuple_late(spark: SparkSession) -> None:
+def test_tuple_far_in_the_future_does_not_make_other_tuples_late(spark: SparkSession) -> None:
     # Rules: E50
     rows = [
         ("a", 1, 10), ("a", 2, 999), ("a", 3, 20), ("a", 4, 21), ("a", 5, 500), ("a", 6, 15),
@@ -334,7 +334,7 @@ def test_ticks_that_do_not_raise_the_watermark_are_not_created(spark: SparkSessi
     assert classified.tuples["s"].where("_rw_watermark_us IS NOT NULL").count() == len(rows) - 1
 
 
-def test_first_tick_of_a_piece_uses_the_carried_watermark(spark: SparkSession) -> None:
+def test_first_tick_of_a_resumed_run_uses_the_carried_watermark(spark: SparkSession) -> None:
     # Rules: E41, E42
     second = 10**6
     end_us = marks.BLOCK * second
@@ -390,7 +390,7 @@ def test_lateness_matches_the_worked_example(spark: SparkSession) -> None:
     assert [row["_rw_late_by_us"] for row in classified.where("at = 7.0").collect()] == [1_000_000]
 
 
-def test_lateness_reads_timestamps_integers_and_expressions_equally(spark: SparkSession) -> None:
+def test_lateness_accepts_timestamps_integers_and_expressions(spark: SparkSession) -> None:
     # Rules: E17, E21
     frame = one_stream(spark)
     ways: list[dict[str, Any]] = [
@@ -407,7 +407,7 @@ def test_lateness_reads_timestamps_integers_and_expressions_equally(spark: Spark
     ] * len(ways)
 
 
-def test_number_in_a_wrong_unit_does_not_silence_a_stream(spark: SparkSession) -> None:
+def test_timestamp_in_a_wrong_unit_does_not_make_all_other_tuples_late(spark: SparkSession) -> None:
     numbers = (1, 2**63 - 1, 1_700_000_000_000_000, -(2**63), -5, 2)
     rows = [(1 + second, number) for second, number in enumerate(numbers)]
     frame = spark.createDataFrame(rows, "arrived LONG, ts LONG")
@@ -425,7 +425,7 @@ def test_number_in_a_wrong_unit_does_not_silence_a_stream(spark: SparkSession) -
         ] == wanted
 
 
-def test_seconds_read_as_milliseconds_are_error_tuples_with_a_hint(spark: SparkSession) -> None:
+def test_seconds_configured_as_milliseconds_are_error_tuples_with_a_hint(spark: SparkSession) -> None:
     # Rules: E50
     at = 1_700_000_000
     rows = [
@@ -519,7 +519,7 @@ def test_lateness_can_fail_on_a_missing_timestamp(spark: SparkSession) -> None:
         lateness({"s": frame}, time).tuples["s"].collect()
 
 
-def test_counts_by_outcome_add_up_and_name_the_largest_delay(spark: SparkSession) -> None:
+def test_lateness_counts_add_up_and_include_the_largest_delay(spark: SparkSession) -> None:
     # Rules: E40
     random = Random(7)
     rules = make_rules(random)
@@ -566,7 +566,7 @@ def test_event_time_rejects_wrong_settings_by_name(wrong: dict[str, Any], words:
     assert caught.value.hint == "Set max_ahead=None to turn it off."
 
 
-def test_counts_accept_columns_of_any_name_except_reserved_ones(spark: SparkSession) -> None:
+def test_lateness_counts_accept_any_column_names_except_reserved_names(spark: SparkSession) -> None:
     # Rules: E40
     frame = spark.createDataFrame(
         [(1, 1, "x", "y")],

@@ -86,7 +86,7 @@ def run(
 
 @pytest.mark.jvm
 @pytest.mark.parametrize(("length", "slide"), [(1, None), (4, None), (6, 4)])
-def test_aggregates_equal_the_reference_for_any_groups(
+def test_aggregates_equal_the_reference_for_any_grouping(
     spark: SparkSession,
     length: int,
     slide: int | None,
@@ -165,7 +165,7 @@ def rounded(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.jvm
 @pytest.mark.parametrize(("length", "slide"), [(1, None), (6, 4)])
-def test_top_tuples_equal_the_reference_for_any_groups(
+def test_top_tuples_equal_the_reference_for_any_grouping(
     spark: SparkSession,
     length: int,
     slide: int | None,
@@ -222,7 +222,7 @@ def test_range_reduce_and_counts_of_empty_windows_equal_plain_python(spark: Spar
 
 
 @pytest.mark.jvm
-def test_selected_tuples_equal_the_reference(spark: SparkSession) -> None:
+def test_selection_of_tuples_equals_the_reference(spark: SparkSession) -> None:
     # Rules: O109, O110, O111, O112, O125
     rows = make_rows(4)
     operator = Select(
@@ -248,7 +248,7 @@ def test_selected_tuples_equal_the_reference(spark: SparkSession) -> None:
 
 
 @pytest.mark.jvm
-def test_split_union_and_sample_change_no_tuple(spark: SparkSession) -> None:
+def test_split_union_and_sample_do_not_change_tuples(spark: SparkSession) -> None:
     # Rules: O124, O126, O143
     rows = make_rows(5)
     whole = [(row["window_id"], row["key"], row["number"], row["price"]) for row in rows]
@@ -338,12 +338,12 @@ def test_results_do_not_depend_on_the_partitions_of_spark(spark: SparkSession) -
         (Union(columns=COLUMNS, ports=("a", "a")), "ports: names must be different, not a, a"),
     ],
 )
-def test_wrong_properties_are_named(operator: FrameOperator, message: str) -> None:
+def test_wrong_properties_are_reported_by_name(operator: FrameOperator, message: str) -> None:
     [wrong] = operator.wrong_properties()
     assert message in f"{wrong.path}: {wrong.message}"
 
 
-def test_sql_keywords_and_lambda_parameters_pass_the_check_of_columns() -> None:
+def test_sql_keywords_and_lambda_parameters_are_not_mistaken_for_columns() -> None:
     sql = "case when `number` in (1, 2) then upper(key) like 'a%' else date '2020-01-01' < now end"
     assert "now" in Select(columns=COLUMNS, where=sql).wrong_properties()[0].message
     for known in (

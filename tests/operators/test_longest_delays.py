@@ -18,7 +18,7 @@ HOURS = 6
 
 
 @pytest.mark.parametrize("spread", [1, 2, 3, 5, 8])
-def test_longest_delays_equal_those_of_pandas(spread: int) -> None:
+def test_longest_delays_equal_a_pandas_computation(spread: int) -> None:
     # Rules: O76, O121, R98
     chosen = random.Random(5)
     flights = pd.DataFrame(

@@ -29,7 +29,7 @@ CASES = 300
 
 
 @pytest.mark.parametrize("look_back", [pytest.param(BACK, marks=pytest.mark.long), 137])
-def test_rows_before_the_range_are_sources_up_to_look_back(
+def test_rows_before_the_range_within_look_back_are_fill_sources(
     spark: SparkSession,
     look_back: int,
 ) -> None:
@@ -55,7 +55,7 @@ def test_rows_before_the_range_are_sources_up_to_look_back(
 
 
 @pytest.mark.long
-def test_columns_that_choose_their_sources_look_back_too(spark: SparkSession) -> None:
+def test_look_back_also_applies_to_columns_with_a_source_condition(spark: SparkSession) -> None:
     # Rules: G4, G27
     random = Random(11)
     cases = [sources.make_rows(random) for _ in range(CASES)]
@@ -96,7 +96,7 @@ def test_columns_that_choose_their_sources_look_back_too(spark: SparkSession) ->
     [pytest.param([0, 2, 8], marks=pytest.mark.long), [0, 1, 3, 8]],
     ids=str,
 )
-def test_filling_in_groups_of_windows_looks_back_into_its_state(
+def test_filling_in_groups_of_windows_uses_earlier_rows_from_its_state(
     spark: SparkSession,
     cuts: list[int],
 ) -> None:

@@ -245,7 +245,7 @@ def test_merge_emits_tuples_up_to_the_time_covered_by_every_input(spark: SparkSe
 
 
 @pytest.mark.long
-def test_merge_continues_past_a_silent_input_with_a_heartbeat(spark: SparkSession) -> None:
+def test_merge_continues_despite_a_silent_input_if_it_has_a_heartbeat(spark: SparkSession) -> None:
     # Rules: H59
     # Without timers, all tuples after the start of the silence stay pending.
     tuples = [Tuple(0, at_us, 0, at_us) for at_us in range(200, 3_000, 500)] + [

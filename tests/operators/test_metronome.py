@@ -78,7 +78,7 @@ def test_metronome_ticks_at_every_multiple_in_any_grouping_of_windows(
         assert ticks[0] + ticks[1] == wanted
 
 
-def test_metronome_ticks_in_empty_windows_and_ignores_tuples(spark: SparkSession) -> None:
+def test_metronome_also_ticks_in_empty_windows_and_ignores_tuples(spark: SparkSession) -> None:
     ticks = Metronome(interval="${minutes} * 60", parameters={"minutes": "20"})
     hours = OperatorContext(Grid(3_600_000), WindowRange(100, 101))
     unreadable = spark.range(5).selectExpr("raise_error('read') AS window_id")

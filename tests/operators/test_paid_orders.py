@@ -60,7 +60,7 @@ def make_streams() -> dict[str, pd.DataFrame]:
 
 
 @pytest.mark.jvm
-def test_paid_orders_equal_the_computation_of_pandas(
+def test_paid_orders_equal_a_pandas_computation(
     spark: SparkSession,
     tmp_path: Path,
 ) -> None:

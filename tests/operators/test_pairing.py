@@ -114,7 +114,7 @@ def check_duplicates(spark: SparkSession, seed: int, cuts: list[tuple[list[int],
 
 
 @pytest.mark.jvm
-def test_duplicates_equal_the_reference_for_any_groups(spark: SparkSession) -> None:
+def test_removed_duplicates_equal_the_reference_for_any_grouping(spark: SparkSession) -> None:
     # Rules: E71, E72, E73, E74, E75, E76, E78, X25, X39
     check_duplicates(spark, 3, [([12], 1), ([5, 7], 2)])
 
@@ -148,14 +148,14 @@ def check_pairs(
 
 
 @pytest.mark.jvm
-def test_pairs_with_expiry_equal_the_reference_for_any_groups(spark: SparkSession) -> None:
+def test_joins_with_expiry_equal_the_reference_for_any_grouping(spark: SparkSession) -> None:
     # Rules: E77, E78, X25
     check_pairs(spark, 4, [([12], 2), ([7, 5], 1)], (), ("left",))
 
 
 @pytest.mark.jvm
 @pytest.mark.parametrize(("length", "null_keys"), [(1, "apart"), (4, "equal")])
-def test_pairs_of_application_windows_equal_the_reference_for_any_groups(
+def test_joins_per_application_window_equal_the_reference_for_any_grouping(
     spark: SparkSession,
     length: int,
     null_keys: str,
@@ -182,7 +182,9 @@ def test_pairs_of_application_windows_equal_the_reference_for_any_groups(
 
 
 @pytest.mark.jvm
-def test_tuples_get_the_newest_row_of_the_table_up_to_their_window(spark: SparkSession) -> None:
+def test_tuples_are_joined_with_the_newest_table_row_up_to_their_window(
+    spark: SparkSession,
+) -> None:
     # Rules: X25
     rows, table = make_rows(7), make_rows(8, OTHER)
     table = [row for row in table if row["window_id"] % 3 == 0]
@@ -204,7 +206,7 @@ def test_tuples_get_the_newest_row_of_the_table_up_to_their_window(spark: SparkS
 @pytest.mark.exhaustive
 @pytest.mark.jvm
 @pytest.mark.parametrize("seed", range(100, 108))
-def test_duplicates_and_pairs_equal_the_reference_for_many_cuts(
+def test_duplicates_and_joins_equal_the_reference_for_many_groupings(
     spark: SparkSession,
     seed: int,
 ) -> None:
@@ -248,12 +250,12 @@ def test_duplicates_and_pairs_equal_the_reference_for_many_cuts(
         ),
     ],
 )
-def test_wrong_properties_are_named(operator: FrameOperator, message: str) -> None:
+def test_wrong_properties_are_reported_by_name(operator: FrameOperator, message: str) -> None:
     [wrong] = operator.wrong_properties()
     assert message in f"{wrong.path}: {wrong.message}"
 
 
-def test_recorded_order_needs_a_recorded_stream() -> None:
+def test_recorded_order_requires_a_recorded_stream() -> None:
     # Rules: X43
     numbered = pa.schema([*COLUMNS, ("offset", pa.int64())])
     operators: dict[str, tuple[FrameOperator, str]] = {

@@ -181,7 +181,7 @@ def in_pieces(
 
 
 @pytest.mark.long
-def test_windows_fire_again_like_a_state_machine(spark: SparkSession) -> None:
+def test_retriggered_windows_equal_a_state_machine(spark: SparkSession) -> None:
     # Rules: E41, E49, E51 to E61, E64 to E66, X29
     seed = new_seed()
     random = Random(seed)
@@ -222,7 +222,7 @@ def test_windows_fire_again_like_a_state_machine(spark: SparkSession) -> None:
 
 
 @pytest.mark.long
-def test_late_tuples_change_sessions_like_a_state_machine(spark: SparkSession) -> None:
+def test_sessions_changed_by_late_tuples_equal_a_state_machine(spark: SparkSession) -> None:
     # Rules: E42, E49, E61, E65 to E69, X29, X37
     seed = new_seed()
     random = Random(seed)
@@ -337,7 +337,7 @@ LATE_WINDOW = [
         ),
     ],
 )
-def test_late_tuples_retrigger_by_count_and_at_removal(
+def test_late_tuples_retrigger_windows_by_count_and_on_removal(
     spark: SparkSession,
     late: dict[str, Any],
     cut: int,
@@ -442,7 +442,7 @@ def only_updates(rows: list[Shown], accumulation: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.long
-def test_unchanged_firings_can_be_omitted(spark: SparkSession) -> None:
+def test_firings_with_unchanged_results_can_be_omitted(spark: SparkSession) -> None:
     # Rules: E62
     seed = new_seed()
     random = Random(seed)

@@ -170,7 +170,7 @@ def as_text(rows: Sequence[tuple[Any, ...]]) -> Rows:
 
 
 @pytest.mark.long
-def test_streams_of_an_operator_share_a_watermark(spark: SparkSession) -> None:
+def test_input_streams_of_an_operator_share_a_watermark(spark: SparkSession) -> None:
     # Rules: E2, E24, E41, E42, E47, X28, X37
     # A stream that has not sent anything is idle from the recording's first tick, not a group's.
     seed = new_seed()
@@ -183,7 +183,9 @@ def test_streams_of_an_operator_share_a_watermark(spark: SparkSession) -> None:
 
 
 @pytest.mark.long
-def test_windows_of_several_streams_balance_in_each_streaming_window(spark: SparkSession) -> None:
+def test_tuple_counts_of_several_streams_balance_in_each_streaming_window(
+    spark: SparkSession,
+) -> None:
     # Rules: E28, E40, E42, X37, E45
     seed = new_seed()
     random = Random(seed)
@@ -227,7 +229,7 @@ def test_windows_of_several_streams_balance_in_each_streaming_window(spark: Spar
     ), told
 
 
-def test_stream_that_never_sends_is_idle_from_the_first_tick_of_the_recording(
+def test_stream_without_tuples_is_idle_from_the_first_tick_of_the_recording(
     spark: SparkSession,
 ) -> None:
     # Rules: E47, X28
@@ -268,7 +270,9 @@ OPERATORS: list[Callable[..., Any]] = [
 
 
 @pytest.mark.parametrize("make", OPERATORS)
-def test_streams_are_input_ports_and_tuples_name_their_stream(make: Callable[..., Any]) -> None:
+def test_each_stream_has_an_input_port_and_its_tuples_contain_its_name(
+    make: Callable[..., Any],
+) -> None:
     # Rules: E24
     app = Application("both", window="1 s")
     classified = app.add(
@@ -313,7 +317,7 @@ def test_streams_are_input_ports_and_tuples_name_their_stream(make: Callable[...
     ],
 )
 @pytest.mark.parametrize("make", OPERATORS)
-def test_wrong_streams_are_reported_at_launch(
+def test_invalid_streams_are_reported_at_launch(
     make: Callable[..., Any],
     properties: dict[str, Any],
     words: str,

@@ -158,7 +158,7 @@ def test_split_late_equals_the_reference_in_any_grouping(spark: SparkSession) ->
         assert run(spark, case, cuts) == wanted, f"windows cut at {cuts}"
 
 
-def test_tick_in_lost_windows_is_applied_in_the_next_window(spark: SparkSession) -> None:
+def test_watermark_tick_in_lost_windows_is_applied_in_the_next_window(spark: SparkSession) -> None:
     # Rules: R14, W17
     split = operator()
     known = {"stream": "stream", "until_us": 2_000, "ahead_us": 1_990, "arrived_us": 1_990}
@@ -171,7 +171,7 @@ def test_tick_in_lost_windows_is_applied_in_the_next_window(spark: SparkSession)
     assert [tuple(row) for row in ports["ticks"].collect()] == [(4, 2_000, 1_490)]
 
 
-def test_group_without_tuples_has_no_tuple_without_an_arrival(spark: SparkSession) -> None:
+def test_empty_group_does_not_fail_the_check_for_missing_arrivals(spark: SparkSession) -> None:
     split = operator()
     known = {
         "stream": "stream",
@@ -190,7 +190,7 @@ def test_group_without_tuples_has_no_tuple_without_an_arrival(spark: SparkSessio
 
 
 @pytest.mark.long
-def test_heartbeat_closes_windows_during_silence(spark: SparkSession) -> None:
+def test_heartbeat_closes_event_windows_during_silence(spark: SparkSession) -> None:
     # Rules: H60
     # A timer moves the watermark, and no aggregate counts it.
     frame = spark.createDataFrame([(1_000_000, "a"), (2_000_000, "a")], "at bigint, key string")

@@ -149,7 +149,7 @@ def test_storm_windows_equal_a_state_machine(spark: SparkSession) -> None:
     [(10, 0, 4, 0), (3, 0, 4, 0), (10, 0, 0, 2), (0, 3, 4, 0), (0, 3, 0, 2)],
     ids=lambda given: f"{given}",
 )
-def test_storm_uses_arrival_without_timestamps(
+def test_storm_mode_uses_arrival_if_no_timestamp_is_configured(
     spark: SparkSession,
     windows: tuple[int, int, int, int],
 ) -> None:
@@ -164,7 +164,7 @@ def test_storm_uses_arrival_without_timestamps(
     )
 
 
-def test_recording_without_timestamps_ends_with_the_tick_after_its_last_tuple(
+def test_storm_recording_without_timestamps_ends_at_the_tick_after_its_last_tuple(
     spark: SparkSession,
 ) -> None:
     # Rules: E16
@@ -199,7 +199,7 @@ def ends(storm: StormMachine) -> list[tuple[int, int]]:
     return [(one.end_ms, one.tuple) for one in storm.tick(at_ms=0) if one.role != "expired"]
 
 
-def test_tuple_on_the_watermark_and_a_fired_end_is_accepted_and_lost() -> None:
+def test_storm_tuple_on_the_watermark_at_a_fired_end_is_accepted_and_lost() -> None:
     # Rules: E10, E33
     # It is on time by the rule of lateness, and in no window.
     storm = machine()
@@ -211,7 +211,7 @@ def test_tuple_on_the_watermark_and_a_fired_end_is_accepted_and_lost() -> None:
     assert dict(storm.finish()) == {0: "on_time", 1: "lost_tie", 2: "on_time"}
 
 
-def test_tuple_after_one_far_ahead_is_never_read() -> None:
+def test_storm_tuples_after_one_far_in_the_future_are_never_processed() -> None:
     # Rules: E9, E32
     # The scan stops at a tuple that is further ahead than the lag.
     storm = machine()
@@ -221,7 +221,7 @@ def test_tuple_after_one_far_ahead_is_never_read() -> None:
     assert dict(storm.finish()) == {0: "on_time", 1: "hidden_by_scan", 2: "on_time"}
 
 
-def test_tuples_removed_by_an_empty_evaluation_are_in_no_list_of_expired_tuples() -> None:
+def test_storm_tuples_removed_by_an_empty_evaluation_are_not_listed_as_expired() -> None:
     # Rules: E12
     # Storm clears the list at every evaluation, and hands it on only where a window fires.
     storm = machine()
@@ -235,7 +235,7 @@ def test_tuples_removed_by_an_empty_evaluation_are_in_no_list_of_expired_tuples(
     assert [(one.tuple, one.role) for one in storm.tick(at_ms=0)] == [(2, "new"), (1, "expired")]
 
 
-def test_windows_include_their_end_and_are_not_flushed() -> None:
+def test_storm_windows_include_their_end_and_are_not_flushed_at_stream_end() -> None:
     # Rules: E6 to E8, E11, E35
     storm = machine(lag_ms=5)
     for number, ts in enumerate((1, 10, 11, 95, 101)):
@@ -250,7 +250,7 @@ def test_windows_include_their_end_and_are_not_flushed() -> None:
     }
 
 
-def test_window_with_only_a_length_slides_by_a_tuple_in_storm_and_tumbles_elsewhere() -> None:
+def test_window_with_only_a_length_slides_by_one_tuple_only_in_storm_mode() -> None:
     # Rules: E19
     for length in ({"length": "10 ms"}, {"length_tuples": 3}):
         assert StormWindows(**length).rules(None).slide_tuples == 1
@@ -260,7 +260,7 @@ def test_window_with_only_a_length_slides_by_a_tuple_in_storm_and_tumbles_elsewh
         EventWindows(**{"length": "10 s"})
 
 
-def test_tuple_on_an_unfired_empty_end_fires_with_the_next_watermark() -> None:
+def test_storm_tuple_at_an_unfired_empty_end_fires_with_the_next_watermark() -> None:
     # Rules: E29
     storm = machine(lag_ms=10)
     storm.take(0, 0, 10)

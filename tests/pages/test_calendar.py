@@ -35,7 +35,7 @@ def layer(values: list[float | None], total: bool = True) -> Layer:
 
 
 @given(widths_ms, ranges)
-def test_every_window_has_a_cell_in_order_in_a_bounded_number_of_columns(
+def test_calendar_shows_every_window_in_order_in_a_limited_number_of_columns(
     width_ms: int,
     windows: WindowRange,
 ) -> None:
@@ -47,7 +47,7 @@ def test_every_window_has_a_cell_in_order_in_a_bounded_number_of_columns(
 
 
 @given(ranges, st.data())
-def test_totals_are_preserved_when_windows_share_cells(
+def test_calendar_totals_are_preserved_if_windows_share_cells(
     windows: WindowRange,
     data: st.DataObject,
 ) -> None:
@@ -58,13 +58,13 @@ def test_totals_are_preserved_when_windows_share_cells(
     assert np.nansum(found) == sum(value for value in values if value is not None)
 
 
-def test_hourly_windows_of_a_year_are_columns_of_days() -> None:
+def test_calendar_of_hourly_windows_over_a_year_has_columns_of_days() -> None:
     cells = place_windows(Grid(3_600_000), WindowRange(376_954, 385_709))
     assert (cells.columns, cells.rows) == (366, 24)
     assert len(set(cells.place.tolist())) == 8_756
 
 
-def test_area_of_the_shapes_equals_the_area_of_the_windows() -> None:
+def test_calendar_shapes_cover_exactly_the_area_of_the_windows() -> None:
     windows = WindowRange(24 * 100 + 3, 24 * 190 + 20)
     values: list[float | None] = [None if w % 11 == 0 else float(w % 9) for w in windows]
     calendar = draw_calendar(Grid(3_600_000), windows, [layer(values), layer(values, total=False)])
@@ -75,7 +75,7 @@ def test_area_of_the_shapes_equals_the_area_of_the_windows() -> None:
 
 
 @given(st.lists(st.floats(-1e6, 1e6).map(lambda value: round(value, 1)), min_size=1, max_size=200))
-def test_thresholds_ascend_from_the_smallest_value(values: list[float]) -> None:
+def test_color_thresholds_ascend_from_the_smallest_value(values: list[float]) -> None:
     bounds = thresholds(np.array(values))
     assert bounds == sorted(set(bounds)) and len(bounds) <= LEVELS
     assert bounds[0] <= min(values)

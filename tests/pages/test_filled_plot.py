@@ -113,7 +113,7 @@ def test_recorded_filled_and_missing_values_are_drawn_differently(tmp_path: Path
     assert [words for _, words in first.ticks] == ["1", "5"]
 
 
-def test_filled_null_counts_for_its_method(tmp_path: Path) -> None:
+def test_filled_null_is_counted_for_its_fill_method(tmp_path: Path) -> None:
     # Rules: G27
     nulls = [row(50, None), row(60, None, _rw_methods=json.dumps({"v": "forward"}))]
     found = filled_stream(filled(tmp_path, [row(0, 1.0), *nulls]), "s", WINDOWS)
@@ -125,7 +125,7 @@ def test_filled_null_counts_for_its_method(tmp_path: Path) -> None:
     }
 
 
-def test_filled_row_without_a_value_does_not_count_for_its_method(tmp_path: Path) -> None:
+def test_filled_row_without_a_value_is_not_counted_for_its_fill_method(tmp_path: Path) -> None:
     rows = [
         row(0, None), made(10, None, "forward"), made(20, 1.0, "forward", count=3),
         made(30, None, "forward", count=4),

@@ -17,7 +17,7 @@ def texts(picture: str) -> list[str]:
     return ["".join(node.itertext()) for node in ElementTree.fromstring(picture).iter(f"{SVG}text")]
 
 
-def test_picture_of_the_readme_is_up_to_date() -> None:
+def test_readme_picture_is_up_to_date() -> None:
     hint = "python -m tests.pages.demo_facts draws it again"
     assert PICTURE.read_text() == draw_first_screen(replays()), hint
 
@@ -27,7 +27,7 @@ def test_readme_and_site_show_the_picture() -> None:
     assert "(first_screen.svg)" in (ROOT / "docs/index.md").read_text()
 
 
-def test_picture_names_the_outcome_of_a_kill_in_each_mode() -> None:
+def test_readme_picture_shows_the_outcome_of_a_kill_in_each_mode() -> None:
     shown = texts(draw_first_screen(replays()))
     assert "26.2 s from the kill to the next commit" in shown
     assert "Exactly once: equal to a replay without a kill" in shown
@@ -37,7 +37,7 @@ def test_picture_names_the_outcome_of_a_kill_in_each_mode() -> None:
     assert f"At most once: differs from a replay without a kill; {lost}" in shown
 
 
-def test_replay_without_gate_and_certificate_is_drawn() -> None:
+def test_picture_can_be_drawn_for_a_replay_without_check_and_certificate() -> None:
     first, *others = replays()
     shown = texts(draw_first_screen([replace(first, gate=None, comparison=None), *others]))
     assert "gate not run" in shown and "Exactly once: " in shown

@@ -58,7 +58,7 @@ def drawn(config: Config, plan: Plan) -> Path:
     return result.outputs[0].docs
 
 
-def test_page_needs_no_network(tmp_path: Path) -> None:
+def test_page_works_without_a_network(tmp_path: Path) -> None:
     staged = faulty(tmp_path)
     html = drawn(staged.config, staged.plan).read_text()
     found = Links()
@@ -69,7 +69,7 @@ def test_page_needs_no_network(tmp_path: Path) -> None:
     assert "https://" not in html
 
 
-def test_page_names_failed_checks_with_windows_and_severity(tmp_path: Path) -> None:
+def test_page_lists_failed_checks_with_windows_and_severity(tmp_path: Path) -> None:
     staged = faulty(tmp_path)
     html = drawn(staged.config, staged.plan).read_text()
     assert "No row lacks a part of its key." in html
@@ -113,7 +113,7 @@ def test_page_of_a_million_windows_stays_small(staged: StagedReplay) -> None:
     assert len(output_page(wide, verdict, datetime.now(UTC))) < 200_000
 
 
-def test_index_shows_each_run_and_links_only_to_existing_pages(tmp_path: Path) -> None:
+def test_index_lists_each_run_and_links_only_to_existing_pages(tmp_path: Path) -> None:
     bad = faulty(tmp_path)
     good = StagedReplay(tmp_path, replay_id="good").write()
     drawn(bad.config, bad.plan)
@@ -135,7 +135,7 @@ def test_index_shows_each_run_and_links_only_to_existing_pages(tmp_path: Path) -
     assert "replays/faulty" not in html
 
 
-def test_results_of_a_replay_that_was_checked_again_are_kept(tmp_path: Path) -> None:
+def test_results_of_a_recently_checked_replay_are_not_pruned(tmp_path: Path) -> None:
     # Rewriting files does not change the modification time of their folder.
     staged = faulty(tmp_path)
     judge(staged.config, staged.plan)
@@ -144,7 +144,7 @@ def test_results_of_a_replay_that_was_checked_again_are_kept(tmp_path: Path) -> 
     assert prune_results(staged.config) == []
 
 
-def test_text_of_a_stream_cannot_run_in_a_page(tmp_path: Path) -> None:
+def test_text_from_a_stream_cannot_be_executed_in_a_page(tmp_path: Path) -> None:
     # Data Docs alone would not escape it.
     evil = (
         "<img src=x onerror=alert(1)><script>alert(2)</script><a href='javascript:alert(3)' "
@@ -208,7 +208,7 @@ def test_runs_are_newest_first_with_their_failing_windows(tmp_path: Path) -> Non
     assert found[0].failing == (WindowRange(102, 102),)
 
 
-def test_findings_keep_every_check_of_every_run(tmp_path: Path) -> None:
+def test_findings_contain_every_check_of_every_run(tmp_path: Path) -> None:
     staged = faulty(tmp_path)
     checks = len(judge(staged.config, staged.plan).outputs[0].checks)
     judge(staged.config, staged.plan)
@@ -220,7 +220,7 @@ def test_findings_keep_every_check_of_every_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_check_leaves_the_expectations_folder_unchanged(staged: StagedReplay) -> None:
+def test_check_does_not_change_the_expectations_folder(staged: StagedReplay) -> None:
     git = ["git", "-C", str(staged.expectations)]
     subprocess.run([*git, "init", "-q"], check=True)
     subprocess.run([*git, "add", "-A"], check=True)

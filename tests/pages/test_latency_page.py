@@ -68,7 +68,7 @@ def test_page_of_a_replay_explains_that_it_has_no_latency(tmp_path: Path) -> Non
     assert 'class="graph"' not in html
 
 
-def test_curve_has_a_bar_from_the_least_to_the_largest_value() -> None:
+def test_latency_chart_has_a_bar_from_the_lowest_to_the_highest_value() -> None:
     curve = draw_steps([(1, 0.0, 5.0, 10.0), (3, 5.0, 5.0, 5.0)])
     assert [bar[:5] for bar in curve.bars] == [
         (0.0, 425.0, 0.0, 160.0, 80.0),

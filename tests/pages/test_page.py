@@ -83,7 +83,7 @@ def test_page_shows_the_graph_of_the_application(html: str) -> None:
         assert f"<title>{title}</title>" in html
 
 
-def test_page_needs_no_other_file(html: str) -> None:
+def test_page_works_without_other_files(html: str) -> None:
     assert not read(html).addresses
     assert not re.search(r"@import|url\(|<link|<img|<iframe|https?://", html)
 
@@ -98,7 +98,7 @@ def test_page_of_a_year_is_smaller_than_two_megabytes(html: str) -> None:
     assert len(html.encode()) < PAGE_BYTES_MAX
 
 
-def test_page_shows_kill_recovery_verdicts_layers_and_publications(html: str) -> None:
+def test_page_shows_kill_recovery_check_results_and_publications(html: str) -> None:
     for words in (
         "SIGKILL at after_outputs, group 3",
         "14.0 s from the kill to the next commit",
@@ -116,7 +116,7 @@ def test_page_escapes_user_text() -> None:
     assert "<script>alert" not in html and "<b>bold" not in html and "<i>lead" not in html
 
 
-def test_page_of_a_replay_without_any_results_is_complete() -> None:
+def test_page_of_a_replay_without_results_is_complete() -> None:
     bare = killed(
         attempts=(),
         kills=(),
@@ -130,7 +130,7 @@ def test_page_of_a_replay_without_any_results_is_complete() -> None:
     assert "None" not in html and "not judged" in html
 
 
-def test_lanes_stay_within_the_clock() -> None:
+def test_timeline_bars_are_within_the_duration_of_the_replay() -> None:
     report = killed()
     drawn = draw_timeline(report, clock_seconds([report]))
     for lane in drawn.lanes:
@@ -140,7 +140,7 @@ def test_lanes_stay_within_the_clock() -> None:
     assert drawn.recovery is not None and drawn.recovery[0] == drawn.lanes[0].kill[0]
 
 
-def test_strips_fill_their_width() -> None:
+def test_timeline_strips_fill_their_width() -> None:
     for _, _, shapes in draw_strips(killed("at_most_once")).rows:
         assert shapes[0].x == 0
         assert sum(shape.width for shape in shapes) == pytest.approx(WIDTH, abs=0.1)
@@ -159,6 +159,6 @@ def test_kill_at_an_unknown_step_is_shown_without_a_step() -> None:
     assert lane.kill is not None and lane.kill[1] == "killed"
 
 
-def test_recovery_time_ends_with_the_first_group_of_a_later_attempt() -> None:
+def test_recovery_time_ends_at_the_first_group_of_the_next_attempt() -> None:
     assert killed().recovery_seconds == 14.0
     assert killed(kills=()).recovery_seconds is None

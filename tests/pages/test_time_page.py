@@ -40,7 +40,7 @@ def event_gap(begin: int, end: int) -> Gap:
     return Gap("missing_rows", None, begin, end, 1)
 
 
-def test_missing_time_of_a_window_equals_a_naive_count_of_seconds() -> None:
+def test_missing_time_per_window_equals_a_naive_count_of_seconds() -> None:
     # Rules: G8
     random = Random(5)
     for _ in range(200):
@@ -191,7 +191,7 @@ def check_behind(rows: list[KeyLateness], behind: dict[Any, list[float]]) -> Non
         ]
 
 
-def test_page_states_a_common_end_of_all_keys_instead_of_listing_them(tmp_path: Path) -> None:
+def test_common_end_of_all_keys_is_stated_once_instead_of_per_key(tmp_path: Path) -> None:
     config = recorded(tmp_path, [*STEADY[:5], ("b", 95.0, 20.0, 1.0)], cadence="10 s")
     html = draw_time_page(config, "s")
     assert (
@@ -200,7 +200,7 @@ def test_page_states_a_common_end_of_all_keys_instead_of_listing_them(tmp_path: 
     )
 
 
-def test_tuples_with_impossible_timestamps_are_listed_and_left_out_of_charts(
+def test_tuples_with_impossible_timestamps_are_listed_and_omitted_from_charts(
     tmp_path: Path,
 ) -> None:
     html = draw_time_page(bad_ones(tmp_path / "a", [*GOOD, *BAD]), "s")
@@ -244,7 +244,7 @@ def test_lateness_is_drawn_by_key_and_hour_of_the_day(tmp_path: Path) -> None:
     )
 
 
-def test_curve_spans_the_lags_and_has_a_table(tmp_path: Path) -> None:
+def test_lag_chart_covers_all_lags_and_has_a_table(tmp_path: Path) -> None:
     config = recorded(
         tmp_path / "a",
         [("a", 10.0, 4.0, 1.0), ("a", 50.0, 52.0, 1.0)],
@@ -261,6 +261,6 @@ def test_curve_spans_the_lags_and_has_a_table(tmp_path: Path) -> None:
     assert draw_curve([]) is None
 
 
-def test_stream_without_event_time_has_a_page_by_arrival(tmp_path: Path) -> None:
+def test_page_of_a_stream_without_event_time_uses_arrival_times(tmp_path: Path) -> None:
     html = draw_time_page(recorded(tmp_path, STEADY, event_at=None, interval="5 s"), "s")
     assert "The stream has no event time" in html and "silent" in html and "None<" not in html

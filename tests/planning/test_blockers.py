@@ -9,7 +9,7 @@ from tests.recovery.project import FIRST, WINDOWS, Project
 LAST = FIRST + WINDOWS - 1
 
 
-def test_plan_names_only_the_replays_that_hold_its_windows(project: Project) -> None:
+def test_plan_lists_only_replays_that_lease_its_windows(project: Project) -> None:
     plan = project.plan("one", "exactly_once", first=FIRST + 4, last=FIRST + 8)
     project.plan("other", "exactly_once", first=FIRST, last=LAST)
     ledger = Ledger.open(project.config.ledger_url)
@@ -24,7 +24,7 @@ def test_plan_names_only_the_replays_that_hold_its_windows(project: Project) -> 
     ]
 
 
-def test_plan_names_only_stale_windows_after_its_range(project: Project) -> None:
+def test_plan_lists_only_stale_windows_after_its_range(project: Project) -> None:
     plan = project.plan("one", "exactly_once", first=FIRST + 4, last=FIRST + 8)
     ledger = Ledger.open(project.config.ledger_url)
     for application, first in (("totals", FIRST), ("totals", FIRST + 5), ("other", FIRST + 10)):

@@ -42,7 +42,7 @@ def test_property_change_is_recorded_with_its_window_and_user(project: Project, 
     assert (again.options or [])[-2:] == ["--changes-from", "one"]
 
 
-def test_tables_and_ledger_have_the_same_plan_after_a_property_change(
+def test_tables_and_ledger_contain_the_same_plan_after_a_property_change(
     project: Project,
     plan: Plan,
 ) -> None:
@@ -122,7 +122,7 @@ def test_invalid_property_change_is_rejected_and_changes_nothing(
     assert not log.changes()
 
 
-def test_ended_replay_accepts_no_property_change(project: Project, plan: Plan) -> None:
+def test_property_change_of_an_ended_replay_is_rejected(project: Project, plan: Plan) -> None:
     change_log(project.config, plan).begin(LAST, LAST)
     with pytest.raises(RangeError, match="every window of the replay has started"):
         set_property(project.config, "one", "weighed.factor", 3)
@@ -133,7 +133,7 @@ def test_ended_replay_accepts_no_property_change(project: Project, plan: Plan) -
     assert "--set weighed.factor=VALUE" in str(error.value)
 
 
-def test_each_container_has_property_changes_at_separate_windows(project: Project) -> None:
+def test_containers_can_apply_a_property_change_at_different_windows(project: Project) -> None:
     # Rules: X10, X53
     config = project.config
     plan = create_replay(config, ReplayRequest("changing_parts", replay_id="parts"))

@@ -16,7 +16,7 @@ def stream(first: int, last: int, end: int | None = None) -> Any:
     return SimpleNamespace(sealed=WindowRange(first, last), end=end)
 
 
-def test_common_range_covers_windows_that_every_input_has_completed() -> None:
+def test_common_range_contains_only_windows_completed_in_every_input() -> None:
     # Rules: W34, W39, W36
     # An ended input does not delay the others.
     assert common_range({"a": stream(3, 9), "b": stream(1, 12)}) == WindowRange(3, 9)

@@ -42,7 +42,7 @@ def planned_and_killed(
             create_replay(project.config, request(replay_id="one", **replay_options))
 
 
-def test_planner_that_dies_before_the_ledger_leaves_the_plan_to_the_next(
+def test_planning_that_died_before_the_ledger_entry_is_resumed_by_the_next_plan(
     project: Project,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -54,7 +54,7 @@ def test_planner_that_dies_before_the_ledger_leaves_the_plan_to_the_next(
     assert Ledger.open(project.config.ledger_url).replays.get("one").read_plan() == plan
 
 
-def test_leftover_tables_reject_a_request_for_another_range(
+def test_request_for_another_range_than_leftover_tables_is_rejected(
     project: Project,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -67,7 +67,7 @@ def test_leftover_tables_reject_a_request_for_another_range(
     assert Ledger.open(project.config.ledger_url).replays.find("one") is None
 
 
-def test_planner_that_dies_among_its_tables_leaves_nothing(
+def test_planner_crash_during_table_creation_leaves_nothing(
     project: Project,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

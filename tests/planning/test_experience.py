@@ -73,7 +73,7 @@ def report(
     return ledger
 
 
-def test_plan_without_an_earlier_replay_has_no_estimate(project: Project) -> None:
+def test_plan_without_an_earlier_replay_has_no_time_estimate(project: Project) -> None:
     project.plan("planned", "exactly_once")
     draft = draft_plan(project.config, request())
     assert (draft.seconds, draft.basis) == (
@@ -82,7 +82,7 @@ def test_plan_without_an_earlier_replay_has_no_estimate(project: Project) -> Non
     )
 
 
-def test_estimate_from_one_replay_of_one_group_scales_with_its_windows(project: Project) -> None:
+def test_estimate_from_a_single_group_is_proportional_to_the_windows(project: Project) -> None:
     ledger = run(project, "one", [[(WINDOWS, 60.0)]])
     found = experience_of(ledger, "totals")
     assert found is not None
@@ -102,7 +102,7 @@ def test_estimate_from_one_replay_of_one_group_scales_with_its_windows(project: 
     assert "the last one, " in draft.basis
 
 
-def test_estimate_adds_up_replays_and_ignores_the_first_group_after_a_crash(
+def test_estimate_sums_over_replays_and_ignores_the_first_group_after_a_crash(
     project: Project,
 ) -> None:
     # The first window of that group is not known, so its time counts only as a start.
@@ -116,7 +116,7 @@ def test_estimate_adds_up_replays_and_ignores_the_first_group_after_a_crash(
     )
 
 
-def test_estimated_start_is_the_shortest_of_all_attempts(project: Project) -> None:
+def test_estimated_start_time_is_the_shortest_of_all_attempts(project: Project) -> None:
     run(project, "one", [[(WINDOWS, 60.0)]])
     ledger = run(project, "two", [[(WINDOWS, 60.0)]])
     for replay_id, start in (("one", 7), ("two", 500)):
@@ -131,7 +131,7 @@ def test_estimated_start_is_the_shortest_of_all_attempts(project: Project) -> No
     assert "in 2 min, and 7 s to start" in str(found)
 
 
-def test_each_container_costs_a_whole_start_of_a_job(project: Project) -> None:
+def test_estimate_includes_a_job_start_for_each_container(project: Project) -> None:
     # Rules: R43, R46, R47
     ledger = run(project, "one", [[(WINDOWS, 60.0)]])
     [group] = ledger.attempts.timings("one")
@@ -147,7 +147,7 @@ def test_each_container_costs_a_whole_start_of_a_job(project: Project) -> None:
         assert cost.worst_seconds > 40
 
 
-def test_crash_costs_the_measured_time_of_the_same_container(
+def test_crash_estimate_uses_the_measured_time_of_the_same_container(
     project: Project,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -194,7 +194,7 @@ def test_crash_costs_the_measured_time_of_the_same_container(
         ({"mode": "exactly_once", "group_windows": 300}, None),
     ],
 )
-def test_plan_explains_why_a_group_size_is_cut(
+def test_plan_explains_why_a_group_size_is_reduced(
     project: Project,
     replay_options: dict[str, object],
     words: str | None,
@@ -210,7 +210,7 @@ def test_plan_explains_why_a_group_size_is_cut(
     )
 
 
-def test_plan_reports_when_the_loss_limit_cuts_the_configured_group_size(project: Project) -> None:
+def test_plan_reports_if_the_loss_limit_reduces_the_configured_group_size(project: Project) -> None:
     # A size that the request names is rejected instead.
     config = project.config.model_copy(
         update={"replay": ReplayConfig(group_windows=12, loss_windows_max=4)}

@@ -31,7 +31,7 @@ def groups_of(plan: Plan) -> list[int]:
 
 
 @pytest.mark.parametrize("mode", [MODES["exactly_once"], MODES["at_most_once"]])
-def test_short_replay_has_several_groups_unless_few_windows_or_a_fixed_size(
+def test_short_replay_has_several_groups_without_a_fixed_size(
     project: Project,
     monkeypatch: pytest.MonkeyPatch,
     mode: Mode,

@@ -74,7 +74,7 @@ def test_unrecorded_input_is_rejected_with_the_next_step(
 
 
 @pytest.mark.parametrize("is_there", [False, True])
-def test_input_by_the_old_name_of_timers_is_rejected_with_the_new_one(
+def test_input_with_the_old_name_of_timers_is_rejected_with_the_new_name(
     project: Project,
     is_there: bool,
 ) -> None:
@@ -95,7 +95,7 @@ def test_input_by_the_old_name_of_timers_is_rejected_with_the_new_one(
     ("number", "words"),
     [("1", "move all tables of stream events away"), ("99", "newer one")],
 )
-def test_stream_of_another_format_is_rejected_by_name(
+def test_stream_with_an_unsupported_format_is_rejected_by_name(
     project: Project,
     name: str,
     number: str,
@@ -116,7 +116,7 @@ def test_stream_of_another_format_is_rejected_by_name(
     ("number", "words"),
     [("2", "rewindow abandon other"), ("99", "newer one")],
 )
-def test_replay_of_another_format_is_rejected_with_a_hint_to_abandon_it(
+def test_replay_with_an_unsupported_format_is_rejected_with_a_hint_to_abandon_it(
     project: Project,
     table: str,
     number: str,
@@ -148,7 +148,9 @@ def test_seals_of_another_table_are_rejected(project: Project) -> None:
         draft_plan(project.config, request())
 
 
-def test_windows_after_the_end_of_a_stream_are_sealed_and_empty(project: Project) -> None:
+def test_windows_after_the_end_of_a_stream_are_treated_as_sealed_and_empty(
+    project: Project,
+) -> None:
     # Rules: W36, X21
     config = project.config
     data = Table.open(config.stream_table("events"))
@@ -167,7 +169,7 @@ def project_tuples(config: Config) -> int:
     return sum(file.rows for file in Table.open(config.stream_table("events")).files())
 
 
-def test_plan_pins_the_table_of_each_input_and_an_attempt_rejects_another(project: Project) -> None:
+def test_attempt_rejects_an_input_table_other_than_the_planned_one(project: Project) -> None:
     path = project.config.stream_table("events")
     plan = create_replay(project.config, request(replay_id="one"))
     assert plan.inputs[0].table_id == Table.open(path).id
@@ -221,7 +223,7 @@ def _record_again(config: Config, name: str) -> None:
     make_stream(config, name, rows, counts, width_ms=3_600_000)
 
 
-def test_input_file_of_another_size_is_reported_by_the_plan(project: Project) -> None:
+def test_plan_reports_an_input_file_with_a_wrong_size(project: Project) -> None:
     (file,) = Table.open(project.config.stream_table("events")).files()
     with Path(file.path).open("ab") as stream:
         stream.write(b"!")
@@ -250,7 +252,7 @@ def test_plan_stores_whether_checksums_are_compared(
     assert draft_plan(config, request(verify_inputs=wish)).plan.verify_inputs is verified
 
 
-def test_files_of_another_program_cause_a_warning(project: Project) -> None:
+def test_files_written_by_another_program_cause_a_warning(project: Project) -> None:
     data = Table.open(project.config.stream_table("events"))
     rows = query("select * from t", t=data)
     data.delta.delete()

@@ -30,7 +30,7 @@ LAST = FIRST + WINDOWS - 1
 FORMAT = format_property(TableKind.SEALS)
 
 
-def test_plan_pins_inputs_and_names_guarantees_and_start_state(project: Project) -> None:
+def test_plan_pins_inputs_and_shows_guarantees_and_start_state(project: Project) -> None:
     plan = draft_plan(project.config, request()).plan
     assert (plan.first, plan.last, plan.start.source) == (FIRST, LAST, "initial")
     assert [(entry.stream, entry.version) for entry in plan.inputs] == [("events", 1)]
@@ -38,7 +38,7 @@ def test_plan_pins_inputs_and_names_guarantees_and_start_state(project: Project)
     assert all(output.guarantee.startswith("exactly once") for output in plan.outputs)
 
 
-def test_outputs_downstream_of_an_operator_that_reads_outside_name_it(project: Project) -> None:
+def test_plan_names_operators_with_external_reads_upstream_of_an_output(project: Project) -> None:
     # Rules: R88
     draft = draft_plan(project.config, request())
     app = draft.loaded.app
@@ -52,7 +52,7 @@ def test_outputs_downstream_of_an_operator_that_reads_outside_name_it(project: P
 
 
 @pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])
-def test_checkpoint_marks_that_cut_a_range_into_many_groups_are_reported(
+def test_checkpoint_marks_that_split_a_range_into_many_groups_are_reported(
     project: Project,
     monkeypatch: pytest.MonkeyPatch,
     mode: str,
@@ -87,7 +87,7 @@ def test_checkpoint_windows_ignored_by_exactly_once_are_reported(
     assert not draft_plan(config, request(mode="at_least_once")).plan.warnings
 
 
-def test_application_windows_that_a_checkpoint_may_cut_are_reported(
+def test_application_windows_that_a_checkpoint_may_split_are_reported(
     project: Project,
     tmp_path: Path,
 ) -> None:
@@ -110,7 +110,7 @@ def test_application_windows_that_a_checkpoint_may_cut_are_reported(
         )
 
 
-def test_another_mode_is_planned_by_its_name(
+def test_recovery_mode_can_be_selected_by_name(
     project: Project,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -256,7 +256,7 @@ def test_later_range_without_a_checkpoint_warms_up_from_the_first_window(project
     assert (start.source, start.warm_up_first, start.window) == ("warm_up", FIRST, FIRST - 1)
 
 
-def test_same_request_under_the_same_id_returns_the_same_replay(project: Project) -> None:
+def test_same_request_with_the_same_id_returns_the_same_replay(project: Project) -> None:
     first = create_replay(project.config, request(replay_id="one"))
     assert create_replay(project.config, request(replay_id="one")) == first
     with pytest.raises(InputError, match="already exists with mode"):
@@ -315,7 +315,7 @@ def build(shown="no"):
 """
 
 
-def test_heartbeat_that_cannot_remember_its_timers_after_a_loss_causes_a_warning(
+def test_plan_warns_if_heartbeat_timers_cannot_be_restored_after_a_loss(
     project: Project,
 ) -> None:
     # Rules: H58, X30
@@ -347,7 +347,7 @@ def test_reserved_or_unsafe_replay_id_is_rejected(project: Project, replay_id: s
         create_replay(project.config, request(replay_id=replay_id))
 
 
-def test_application_that_cannot_be_built_is_an_error_with_its_exception(project: Project) -> None:
+def test_application_that_cannot_be_built_is_rejected_with_its_exception(project: Project) -> None:
     folder = project.config.root / "applications"
     folder.mkdir()
     (folder / "fussy.py").write_text("def build(x):\n    raise ValueError(f'x is {x}')\n")
@@ -365,7 +365,7 @@ def test_all_tables_exist_before_the_first_attempt(project: Project) -> None:
     assert Table.open(root / CHECKPOINTS).properties["rewindow.plan"] == plan.model_dump_json()
 
 
-def test_start_state_is_checkpoint_0_under_the_window_before_the_first(project: Project) -> None:
+def test_start_state_is_stored_as_checkpoint_0_before_the_first_window(project: Project) -> None:
     # Rules: R9, X4
     plan = create_replay(project.config, request(replay_id="one"))
     table = Table.open(project.config.replay_root("one") / CHECKPOINTS)
@@ -377,7 +377,7 @@ def test_start_state_is_checkpoint_0_under_the_window_before_the_first(project: 
     }
 
 
-def test_stream_of_another_grid_is_rejected(project: Project) -> None:
+def test_stream_with_a_different_window_grid_is_rejected(project: Project) -> None:
     # Rules: W15
     _reseal(project, {**FORMAT, "rewindow.width_ms": "60000", "rewindow.origin_ms": "0"})
     with pytest.raises(
@@ -391,13 +391,13 @@ def test_stream_of_another_grid_is_rejected(project: Project) -> None:
     )
 
 
-def test_table_without_a_stored_grid_is_rejected(project: Project) -> None:
+def test_table_without_a_stored_window_grid_is_rejected(project: Project) -> None:
     _reseal(project, FORMAT)
     with pytest.raises(TableError, match="was not created by Rewindow"):
         draft_plan(project.config, request())
 
 
-def test_stream_of_the_wrong_types_is_rejected_with_column_and_types(project: Project) -> None:
+def test_stream_with_wrong_column_types_is_rejected_with_column_and_types(project: Project) -> None:
     # Rules: O13
     shutil.rmtree(path := project.config.stream_table("events"))
     schema = pa.schema([(name, pa.int64()) for name in ("window_id", "key", "x")])
@@ -463,7 +463,7 @@ def _reseal(project: Project, properties: dict[str, str]) -> None:
     create_table(path, schema, properties).commit_arrow(kept, app_id="record", version=1)
 
 
-def test_plan_names_the_largest_loss_of_a_crash_and_a_setting_limits_it(project: Project) -> None:
+def test_plan_shows_the_largest_loss_of_a_crash_and_a_setting_limits_it(project: Project) -> None:
     # Rules: X1
     config = project.config
     wish = {"mode": "at_most_once", "checkpoint_windows": 6}
@@ -484,7 +484,7 @@ def test_plan_names_the_largest_loss_of_a_crash_and_a_setting_limits_it(project:
         draft_plan(bounded, request(**wish, group_windows=5))
 
 
-def test_plan_over_a_published_stream_names_its_expiry(project: Project) -> None:
+def test_plan_with_a_published_stream_shows_its_expiry(project: Project) -> None:
     assert not draft_plan(project.config, request()).plan.warnings
     seals = Table.open(project.config.windows_table("events"))
     _reseal(project, {**seals.properties, "rewindow.application": "clicks"})
@@ -499,7 +499,7 @@ def test_plan_over_a_published_stream_names_its_expiry(project: Project) -> None
     assert f"keeps version {table.version}" in warning
 
 
-def test_flaws_of_suites_are_reported_with_all_other_violations(
+def test_suite_errors_are_reported_with_all_other_violations(
     project: Project,
     tmp_path: Path,
 ) -> None:

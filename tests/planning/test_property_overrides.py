@@ -78,7 +78,7 @@ def test_plan_keeps_overridden_properties_and_resumes_with_them(
     assert draft_plan(later, request()).plan.configuration_digest != plan.configuration_digest
 
 
-def test_plan_with_the_old_order_of_tuples_is_rejected_by_name(project: Project) -> None:
+def test_plan_with_an_old_tuple_order_is_rejected_by_name(project: Project) -> None:
     # Rules: O39, X43
     config = project.config
     plan = create_replay(config, request(application="tuple_order", replay_id="one"))
@@ -131,7 +131,7 @@ def test_sort_columns_of_an_output_can_be_overridden_in_the_settings(
             )
 
 
-def test_other_property_value_under_the_same_id_is_rejected(tuned: Config) -> None:
+def test_different_property_value_for_an_existing_replay_id_is_rejected(tuned: Config) -> None:
     asked = request(replay_id="one", properties={"sums.keys": '["a"]'})
     assert create_replay(tuned, asked) == create_replay(tuned, asked)
     with pytest.raises(InputError, match="already exists with properties"):

@@ -13,7 +13,9 @@ from tests.recovery.project import FIRST, WINDOWS, Project
 LAST = FIRST + WINDOWS - 1
 
 
-def test_existing_id_is_rejected_with_a_hint_that_depends_on_its_state(project: Project) -> None:
+def test_existing_replay_id_is_rejected_with_a_hint_that_depends_on_its_state(
+    project: Project,
+) -> None:
     project.plan("one", "exactly_once")
     with pytest.raises(InputError) as taken:
         create_replay(project.config, request(replay_id="one", mode="at_least_once"))

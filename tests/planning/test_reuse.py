@@ -101,7 +101,7 @@ def reused(plan: Plan) -> dict[str, str]:
     return {one.name: one.reused or one.why for one in plan.containers}
 
 
-def test_fix_in_the_last_operator_reuses_the_containers_before_it(project: Project) -> None:
+def test_change_in_the_last_operator_reuses_upstream_containers(project: Project) -> None:
     # Rules: X53
     write(project, FIXED)
     plan = run(project, "fixed", reuse="before")
@@ -124,7 +124,7 @@ def test_fix_in_the_last_operator_reuses_the_containers_before_it(project: Proje
     assert again.options == ["--reuse", "fixed"]
 
 
-def test_changed_helper_of_the_first_operator_reuses_nothing(project: Project) -> None:
+def test_changed_helper_of_the_first_operator_prevents_any_reuse(project: Project) -> None:
     write(project, OTHER_HELPER)
     with pytest.raises(InputError, match='no container of replay "before" can be reused') as caught:
         draft_plan(project.config, ReplayRequest("chain", reuse="before"))
@@ -134,7 +134,7 @@ def test_changed_helper_of_the_first_operator_reuses_nothing(project: Project) -
     )
 
 
-def test_container_of_another_mode_or_configuration_is_computed(project: Project) -> None:
+def test_container_with_a_different_mode_or_configuration_is_recomputed(project: Project) -> None:
     write(project, CODE)
 
     def with_properties(**properties: str) -> dict[str, str]:

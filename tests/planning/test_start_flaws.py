@@ -87,7 +87,7 @@ def stale(config: Config) -> None:
     ],
 )
 @pytest.mark.parametrize("later", [0, 3], ids=["from the checkpoint", "after a warm-up from it"])
-def test_flawed_start_state_is_rejected_with_the_command_that_mends_it(
+def test_incomplete_start_state_is_rejected_with_the_command_that_repairs_it(
     config: Config,
     flaw: Callable[[Config], None],
     field: str,
@@ -112,7 +112,9 @@ def test_flawed_start_state_is_rejected_with_the_command_that_mends_it(
 
 
 @pytest.mark.parametrize("by", ["flag", "setting"])
-def test_allowed_flaw_is_stored_and_affects_every_later_window(config: Config, by: str) -> None:
+def test_accepted_incomplete_start_state_is_stored_and_affects_later_windows(
+    config: Config, by: str
+) -> None:
     lacking(config)
     if by == "setting":
         allowed = config.replay.model_copy(update={"allow_affected": True})
@@ -129,7 +131,7 @@ def test_allowed_flaw_is_stored_and_affects_every_later_window(config: Config, b
     assert [(part.first, part.last) for part in losses.lacking] == [(FIRST + 4, FIRST + 5)]
 
 
-def test_at_most_once_accepts_a_lossy_start_state_but_not_a_stale_one(config: Config) -> None:
+def test_at_most_once_accepts_an_incomplete_but_not_a_stale_start_state(config: Config) -> None:
     lacking(config)
     draft = draft_plan(config, request(first=BASE + 1, mode="at_most_once"))
     assert draft.refusal is None
@@ -138,13 +140,13 @@ def test_at_most_once_accepts_a_lossy_start_state_but_not_a_stale_one(config: Co
     assert draft_plan(config, request(first=BASE + 1, mode="at_most_once")).refusal is not None
 
 
-def test_intact_start_states_are_accepted(config: Config) -> None:
+def test_complete_start_states_are_accepted(config: Config) -> None:
     published(config, []).stale.add("totals", "totals.totals", BASE + 1, FIRST + WINDOWS - 1, 1)
     draft = draft_plan(config, request(first=BASE + 1))
     assert (draft.refusal, draft.plan.start.affects, draft.plan.warnings) == (None, False, [])
 
 
-def test_state_of_another_replay_carries_its_losses(
+def test_start_state_of_another_replay_includes_its_losses(
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -155,7 +157,7 @@ def test_state_of_another_replay_carries_its_losses(
     assert draft.refusal is not None
 
 
-def test_plan_shows_the_flaw_before_it_fails(
+def test_plan_shows_an_incomplete_start_state_before_it_fails(
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -59,7 +59,7 @@ def changed(config: Config, old: str = "", new: str = "") -> Config:
 
 
 @pytest.mark.parametrize(("old", "new", "operators"), CHANGES)
-def test_changed_operator_invalidates_the_states_of_a_replay_that_depend_on_it(
+def test_changed_operator_invalidates_dependent_states_of_a_replay(
     project: Project,
     old: str,
     new: str,
@@ -82,7 +82,7 @@ def test_changed_operator_invalidates_the_states_of_a_replay_that_depend_on_it(
 
 
 @pytest.mark.parametrize(("old", "new", "operators"), CHANGES)
-def test_changed_operator_invalidates_the_published_states_that_depend_on_it(
+def test_changed_operator_invalidates_dependent_published_states(
     project: Project,
     old: str,
     new: str,
@@ -104,7 +104,9 @@ def test_changed_operator_invalidates_the_published_states_that_depend_on_it(
         assert (plan.start.source, passed_over) == ("published", [])
 
 
-def test_replay_starts_from_the_newest_published_state_of_its_versions(project: Project) -> None:
+def test_replay_starts_from_the_newest_published_state_of_its_operator_versions(
+    project: Project,
+) -> None:
     # Rules: W65
     config = changed(project.config)
     publish(config, BASE - 3)
@@ -125,7 +127,7 @@ def test_replay_ignores_published_states_of_other_operators(project: Project) ->
     assert (start.source, start.other_versions) == ("warm_up", ["sum_of_all", "totals"])
 
 
-def test_plan_and_checkpoint_name_the_versions_of_each_operator(project: Project) -> None:
+def test_plan_and_checkpoint_contain_the_version_of_each_operator(project: Project) -> None:
     # Rules: W65
     config = changed(project.config)
     plan = create_replay(config, request(replay_id="one"))
@@ -142,7 +144,7 @@ def test_plan_and_checkpoint_name_the_versions_of_each_operator(project: Project
 
 
 @pytest.mark.parametrize("kind", [TableKind.CHECKPOINTS, TableKind.STATES])
-def test_checkpoints_of_another_format_are_refused_by_name(
+def test_checkpoints_with_an_unsupported_format_are_rejected_by_name(
     project: Project,
     kind: TableKind,
 ) -> None:

@@ -43,7 +43,7 @@ def publish(
             undo = False
 
 
-def test_everything_sealed_is_unpublished_before_the_first_publication(project: Project) -> None:
+def test_all_sealed_windows_are_unpublished_before_the_first_publication(project: Project) -> None:
     assert unpublished(project.config, "totals") == WindowRange(FIRST, LAST)
 
 
@@ -54,7 +54,9 @@ def test_windows_after_the_last_publication_are_unpublished(project: Project) ->
     assert unpublished(project.config, "totals") is None
 
 
-def test_gap_between_publications_is_unpublished_up_to_the_end(project: Project) -> None:
+def test_unpublished_range_extends_from_a_gap_between_publications_to_the_end(
+    project: Project,
+) -> None:
     # State is carried through one range, so windows published after the gap are computed again.
     publish(project, FIRST, FIRST + 3)
     publish(project, FIRST + 8, LAST)
@@ -68,7 +70,7 @@ def test_undone_and_open_publications_are_unpublished(project: Project) -> None:
     assert unpublished(project.config, "totals") == WindowRange(FIRST, LAST)
 
 
-def test_missing_windows_are_not_unpublished(project: Project) -> None:
+def test_missing_windows_are_not_counted_as_unpublished(project: Project) -> None:
     # Rules: W40
     publish(project, FIRST + 2, LAST)
     seals = project.config.windows_table("events")

@@ -93,7 +93,7 @@ def played(config: Config, clock: Clock, **options: Any) -> list[tuple[float, st
 
 
 @pytest.mark.parametrize("speed", [0.5, 1.0, 10.0, 3600.0])
-def test_tuple_is_sent_when_its_arrival_is_due_at_the_given_speed(
+def test_tuple_is_sent_at_its_arrival_time_scaled_by_the_speed(
     tmp_path: Path,
     speed: float,
 ) -> None:
@@ -104,7 +104,7 @@ def test_tuple_is_sent_when_its_arrival_is_due_at_the_given_speed(
     assert played(config, Clock(), speed=speed) == wanted
 
 
-def test_fastest_playback_waits_for_nothing_and_reports_no_delay(tmp_path: Path) -> None:
+def test_playback_at_maximum_speed_does_not_wait_and_reports_no_delay(tmp_path: Path) -> None:
     config = record(tmp_path, [1.0, 500.0, 90_000.0])
     clock = Clock()
     reader = Reader(clock)
@@ -113,7 +113,7 @@ def test_fastest_playback_waits_for_nothing_and_reports_no_delay(tmp_path: Path)
     assert (report.tuples, report.delay_s, report.recorded_s) == (3, None, 89_999.0)
 
 
-def test_line_contains_the_whole_tuple_with_its_position(tmp_path: Path) -> None:
+def test_playback_line_contains_the_whole_tuple_with_its_position(tmp_path: Path) -> None:
     clock = Clock()
     reader = Reader(clock)
     play(record(tmp_path, [12.5]), "s", reader, clock=clock)
@@ -125,7 +125,7 @@ def test_line_contains_the_whole_tuple_with_its_position(tmp_path: Path) -> None
     ]
 
 
-def test_delays_do_not_accumulate(tmp_path: Path) -> None:
+def test_playback_delays_do_not_accumulate(tmp_path: Path) -> None:
     config = record(tmp_path, [float(n) for n in range(50)])
     clock = Clock(late=0.02)
     reader = Reader(clock)
@@ -139,7 +139,7 @@ def test_delays_do_not_accumulate(tmp_path: Path) -> None:
     assert report.delay_s["median"] == pytest.approx(0.02, rel=0.03)
 
 
-def test_decreasing_arrival_is_due_with_the_previous_tuple(tmp_path: Path) -> None:
+def test_tuple_with_a_decreasing_arrival_is_sent_with_the_previous_tuple(tmp_path: Path) -> None:
     tuples = pa.Table.from_pydict(
         {
             "window_id": [0, 1, 1],
@@ -163,7 +163,7 @@ def test_decreasing_arrival_is_due_with_the_previous_tuple(tmp_path: Path) -> No
     assert report.delay_s == {"median": 0.0, "p99": 0.0, "largest": 0.0}
 
 
-def test_stream_read_in_parts_is_sent_as_one(
+def test_stream_read_in_parts_is_sent_without_interruption(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -175,7 +175,7 @@ def test_stream_read_in_parts_is_sent_as_one(
     assert len(whole) == 101
 
 
-def test_range_of_windows_or_times_is_played_from_its_first_tuple(tmp_path: Path) -> None:
+def test_playback_of_a_window_or_time_range_starts_with_its_first_tuple(tmp_path: Path) -> None:
     config = record(tmp_path, [3.0, 14.0, 29.0, 33.0])
     wanted = [(0.0, "k1"), (15.0, "k2")]
     assert played(config, Clock(), first=1, last=2) == wanted
@@ -195,7 +195,7 @@ def test_range_of_windows_or_times_is_played_from_its_first_tuple(tmp_path: Path
     ],
     ids=str,
 )
-def test_times_inside_of_a_window_bound_the_tuples_that_are_sent(
+def test_times_inside_a_window_limit_the_tuples_that_are_sent(
     tmp_path: Path,
     times: dict[str, str],
     wanted: list[str],
@@ -217,7 +217,7 @@ def test_unsealed_windows_are_reported_and_not_sent(
     assert caplog.messages[0] == "1 of 3 windows are not sealed and are skipped"
 
 
-def test_lost_tuples_are_detected_by_window(tmp_path: Path) -> None:
+def test_playback_detects_lost_tuples_per_window(tmp_path: Path) -> None:
     config = record(tmp_path, [3.0, 14.0])
     DeltaTable(str(config.stream_table("s"))).delete("window_id = 1")
     with pytest.raises(TableError, match='window 1 of stream "s" has 0 tuples, but 1 were sealed'):
@@ -246,7 +246,7 @@ def test_lost_tuples_are_detected_by_window(tmp_path: Path) -> None:
         ({"first": 1, "last": 1}, RangeError, r"no window of \[1, 1\] .* is sealed"),
     ],
 )
-def test_unplayable_stream_is_rejected_before_anything_is_sent(
+def test_stream_that_cannot_be_played_is_rejected_before_anything_is_sent(
     tmp_path: Path,
     options: dict[str, Any],
     kind: type[Exception],
@@ -275,7 +275,7 @@ def test_unknown_streams_are_rejected_with_the_existing_ones(tmp_path: Path) -> 
     )
 
 
-def test_disconnected_reader_ends_the_playback_with_the_window_to_resume_from(
+def test_playback_ended_by_a_disconnected_reader_reports_the_window_to_resume_from(
     tmp_path: Path,
 ) -> None:
     config = record(tmp_path, [3.0, 14.0, 29.0])
@@ -290,7 +290,7 @@ def test_disconnected_reader_ends_the_playback_with_the_window_to_resume_from(
     )
 
 
-def test_report_counts_only_lines_that_the_reader_received_whole(tmp_path: Path) -> None:
+def test_report_counts_only_lines_received_completely_by_the_reader(tmp_path: Path) -> None:
     config = record(tmp_path, [3.0, 4.0, 29.0])
     taken: list[bytes] = []
 
@@ -329,7 +329,7 @@ def test_interrupt_reports_the_tuples_sent_until_then(tmp_path: Path) -> None:
     )
 
 
-def test_closed_pipe_reports_how_much_was_read() -> None:
+def test_playback_reports_how_much_was_read_before_the_pipe_closed() -> None:
     ours, theirs = socket.socketpair()
 
     def read() -> None:
@@ -344,7 +344,7 @@ def test_closed_pipe_reports_how_much_was_read() -> None:
     assert 0 < gone.value.taken < 100_000_000
 
 
-def test_port_serves_one_reader_until_the_end_of_the_stream(tmp_path: Path) -> None:
+def test_playback_port_serves_a_single_reader_until_the_end_of_the_stream(tmp_path: Path) -> None:
     config = record(tmp_path, [3.0, 14.0, 29.0])
     said = list[str]()
     got = list[bytes]()
@@ -386,7 +386,7 @@ def test_invalid_and_occupied_ports_are_rejected() -> None:
             pass
 
 
-def test_values_without_a_json_type_are_exact_text() -> None:
+def test_values_without_a_json_type_are_sent_as_exact_text() -> None:
     rows = pa.table(
         {
             "sum": pa.array([Decimal("1.10")]), "raw": [b"\x00\xff"], "many": [[1.5, float("inf")]],
@@ -411,7 +411,7 @@ def test_values_without_a_json_type_are_exact_text() -> None:
     st.lists(st.floats(0, 1e4), min_size=1, max_size=200),
     st.sampled_from([0.5, 0.9, 0.99, 1.0]),
 )
-def test_delay_percentiles_equal_those_of_all_tuples_within_a_bin(
+def test_delay_percentiles_are_exact_within_one_bin(
     seconds: list[float],
     share: float,
 ) -> None:

@@ -41,7 +41,7 @@ WATCHED = """
     [ASKED, WATCHED],
     ids=["started by us", "started by another program"],
 )
-def test_process_ends_with_its_killed_parent(program: str) -> None:
+def test_process_ends_if_its_parent_is_killed(program: str) -> None:
     read, write = os.pipe()
     command = [sys.executable, "-c", textwrap.dedent(program), str(write)]
     parent = subprocess.Popen(command, pass_fds=[write])

@@ -57,7 +57,7 @@ def run(config: Config, *command: object) -> tuple[str, list[str]]:
     return done.stdout, done.stderr.splitlines()
 
 
-def test_message_is_shown_once_although_other_code_has_set_up_logging(
+def test_message_is_shown_once_even_if_other_code_has_configured_logging(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     shown: list[str] = []
@@ -70,7 +70,7 @@ def test_message_is_shown_once_although_other_code_has_set_up_logging(
     assert caplog.messages == ["after it"]
 
 
-def test_line_of_a_job_keeps_its_level_and_gets_the_name_of_its_container(
+def test_job_log_line_keeps_its_level_and_has_its_container_name(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     events: list[str] = []
@@ -99,7 +99,7 @@ def test_job_prints_each_message_once_for_its_launcher(config: Config) -> None:
     assert output.splitlines().count(PUBLISHED) == 1 and PUBLISHED not in errors
 
 
-def test_program_shows_warnings_without_a_setup_and_all_messages_with_one(config: Config) -> None:
+def test_program_shows_only_warnings_until_logging_is_configured(config: Config) -> None:
     output, errors = run(config, "-c", PROGRAM, "--shows-all")
     room = "rewindow.publication.actions"
     assert output == "" and errors.count(f"INFO:{room}:{PUBLISHED}") == 1

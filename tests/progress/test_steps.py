@@ -83,12 +83,12 @@ def test_progress_reports_step_done_and_remaining_at_intervals(clock: Clock) -> 
     ]
 
 
-def test_items_pass_unchanged_without_a_listener() -> None:
+def test_progress_wrapper_returns_items_unchanged_without_a_listener() -> None:
     with step("something"):
         assert list(counted("linking files", range(3), 3, "files")) == [0, 1, 2]
 
 
-def test_line_listener_receives_text() -> None:
+def test_line_listener_receives_progress_as_text() -> None:
     said: list[str] = []
     Lines(said.append).line(
         StepProgress("reading", 1_500_000, 3_000_000, "bytes", 4.0, None).line()

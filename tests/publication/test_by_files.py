@@ -62,7 +62,7 @@ def actions(config: Config, name: str, version: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
-def test_compacted_neighbour_keeps_its_rows_after_an_undo(config: Config) -> None:
+def test_neighbouring_rows_in_a_compacted_file_are_unchanged_by_an_undo(config: Config) -> None:
     stage(config, "one", 100, 104)
     stage(config, "two", 105, 109)
     publish(config, "one")
@@ -77,7 +77,7 @@ def test_compacted_neighbour_keeps_its_rows_after_an_undo(config: Config) -> Non
     assert windows(config) == expected(100, 109)
 
 
-def test_undo_restores_whole_files_and_cuts_those_on_its_edge(config: Config) -> None:
+def test_undo_restores_whole_files_and_splits_files_at_the_range_boundary(config: Config) -> None:
     stage(config, "one", 100, 109)
     publish(config, "one")
     stage(config, "fix", 103, 106, plus=50)
@@ -104,7 +104,7 @@ def test_undo_links_restored_files_without_writing_rows(config: Config) -> None:
     assert certify(config, "one", "published").verdict == "equal"
 
 
-def test_log_has_file_statistics_and_each_commit_names_its_publication(
+def test_log_has_file_statistics_and_a_publication_number_for_each_commit(
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -225,7 +225,7 @@ def test_concurrent_publishers_of_neighbouring_ranges_wait_for_each_other(config
     assert met == ["opened"] and windows(config) == expected(100, 109)
 
 
-def test_full_disk_leaves_no_files_and_the_next_publisher_finishes(
+def test_full_disk_leaves_no_partial_files_and_the_next_publisher_completes(
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -254,7 +254,7 @@ def test_full_disk_leaves_no_files_and_the_next_publisher_finishes(
     assert windows(config) == expected(100, 109) | expected(103, 106, 5)
 
 
-def test_files_are_copied_where_they_cannot_be_linked(
+def test_files_that_cannot_be_hard_linked_are_copied(
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -330,7 +330,7 @@ def test_vacuum_keeps_an_old_file_that_an_undo_is_restoring(
     assert windows(config) == expected(100, 104)
 
 
-def test_rows_survive_a_vacuum_of_every_version_and_undo_names_deleted_files(
+def test_rows_survive_a_vacuum_and_undo_reports_deleted_files(
     config: Config,
 ) -> None:
     stage(config, "one", 100, 104)
@@ -352,7 +352,7 @@ def test_rows_survive_a_vacuum_of_every_version_and_undo_names_deleted_files(
         undo(config, "fix")
 
 
-def test_table_that_needs_spark_is_rejected_without_spark_before_anything_starts(
+def test_table_that_requires_spark_is_rejected_early_without_spark(
     config: Config,
 ) -> None:
     stage(config, "one", 100, 104)

@@ -25,7 +25,7 @@ def begin(config: Config, replay_id: str) -> Publication:
     return Ledger.open(config.ledger_url).publications.open(replay_id, {NAME: version}, 100, 109)
 
 
-def test_number_of_a_publication_of_another_ledger_is_rejected(config: Config) -> None:
+def test_publication_number_of_another_ledger_is_rejected(config: Config) -> None:
     # A new ledger counts from 1 again.
     one = begin(config, "one")
     rows = stored.encode(109, 10, {}, {}, stored.Provenance({}, 1))

@@ -81,7 +81,7 @@ def test_seals_of_a_million_windows_are_read_once_without_join_or_sort(
     assert not {"join", "order", "distinct"} & set(asked[0].lower().split())
 
 
-def test_certificate_compares_the_newest_sealed_attempt_too(
+def test_certificate_also_compares_the_newest_sealed_attempt(
     config: Config,
     repeated: StagedReplay,
 ) -> None:
@@ -90,7 +90,7 @@ def test_certificate_compares_the_newest_sealed_attempt_too(
     assert seals["digest"].to_pylist() == published["digest"].to_pylist()
 
 
-def test_newest_state_after_a_window_is_published(config: Config, repeated: StagedReplay) -> None:
+def test_newest_state_after_each_window_is_published(config: Config, repeated: StagedReplay) -> None:
     table = Table.open(repeated.root / "checkpoints")
     (row,) = checkpoint_rows(table, [105]).to_pylist()
     assert stored.decode(row, Path()).equals(state_of(3))
@@ -99,7 +99,7 @@ def test_newest_state_after_a_window_is_published(config: Config, repeated: Stag
     assert states[105] == stored.state_digest(checkpoint_rows(table, [105]))
 
 
-def test_outdated_publication_commits_nothing(config: Config) -> None:
+def test_outdated_publication_does_not_commit(config: Config) -> None:
     plan = simple(config, "r", 100, 105).plan
     ledger = Ledger.open(config.ledger_url)
     late = ledger.publications.open("r", prepared(config, plan), 100, 105)

@@ -66,7 +66,7 @@ def file_of(path: Path, window: int) -> Path:
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_damaged_file_is_reported_with_its_windows_only_when_needed(
+def test_damaged_file_is_reported_with_its_windows_only_if_the_file_is_needed(
     config: Config,
     table: Path,
     damage: Callable[[Path], None],
@@ -89,7 +89,7 @@ def test_damaged_file_is_reported_with_its_windows_only_when_needed(
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_damaged_file_is_left_out_and_kept(
+def test_damaged_file_is_excluded_from_the_publication_but_not_deleted(
     config: Config,
     table: Path,
     damage: Callable[[Path], None],
@@ -113,7 +113,7 @@ def test_missing_file_outside_the_range_stays_in_the_log(config: Config, table: 
     assert file_of(table, 107).exists()
 
 
-def test_intact_windows_are_restored_and_published_alongside_damaged_ones_on_request(
+def test_windows_alongside_damaged_ones_are_restored_and_published_on_request(
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -162,7 +162,7 @@ def cut_newest_entry(config: Config, name: str) -> Path:
 
 @pytest.mark.parametrize("table", ["app.ranks", "app.ranks.windows", "app.ranks.files"])
 @pytest.mark.parametrize("leave_out", [False, True])
-def test_damaged_log_entry_is_named_by_publish_undo_and_certify(
+def test_publish_undo_and_certify_report_a_damaged_log_entry(
     config: Config,
     table: str,
     leave_out: bool,
@@ -184,7 +184,7 @@ def test_damaged_log_entry_is_named_by_publish_undo_and_certify(
     assert ledger.publications.unfinished() == [] and ledger.leases.held() == []
 
 
-def test_cut_file_of_checksums_is_named_with_the_way_to_take_them_again(config: Config) -> None:
+def test_truncated_checksum_file_is_reported_with_the_command_to_rebuild_it(config: Config) -> None:
     simple(config, "first", 100, 107, publishable=True, outputs=("ranks",))
     publish(config, "first")
     file = next(config.files_table("app.ranks").glob("*.parquet"))

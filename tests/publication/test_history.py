@@ -107,7 +107,7 @@ def test_table_shows_the_newest_publication_that_was_not_undone(
         }
 
 
-def test_publication_undone_below_another_does_not_come_back() -> None:
+def test_undone_publication_is_not_restored_when_a_later_one_is_undone() -> None:
     table = Table()
     for replay in ("a", "b", "a"):
         table.publish(replay)
@@ -117,7 +117,7 @@ def test_publication_undone_below_another_does_not_come_back() -> None:
     assert set(table.versions[-1].values()) == {None} and table.effective == []
 
 
-def test_undo_restores_the_version_just_before_by_default() -> None:
+def test_undo_restores_the_previous_version_by_default() -> None:
     # VACUUM removes that version last.
     table = Table()
     for replay in ("a", "b", "c"):

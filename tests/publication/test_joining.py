@@ -34,7 +34,7 @@ def files(*sizes: int) -> list[DataFile]:
     return [DataFile(f"/t/{n}", 1, n, n, size) for n, size in enumerate(sizes)]
 
 
-def test_daily_publications_are_joined_into_few_files(config: Config) -> None:
+def test_files_of_daily_publications_are_joined_into_few_files(config: Config) -> None:
     most = 0
     apart = {}
     for name, windows in DAYS.items():
@@ -54,7 +54,7 @@ def test_daily_publications_are_joined_into_few_files(config: Config) -> None:
     assert certify(config, "day1", "published").verdict == "equal"
 
 
-def test_publication_in_a_joined_file_can_be_undone_in_any_order(config: Config) -> None:
+def test_publications_in_a_joined_file_can_be_undone_in_any_order(config: Config) -> None:
     shown: dict[str, dict[int, int]] = {}
     for name, windows in DAYS.items():
         stage(config, name, *windows)
@@ -75,7 +75,7 @@ def test_publication_in_a_joined_file_can_be_undone_in_any_order(config: Config)
     assert minutes(config) == {}
 
 
-def test_damaged_neighbour_is_not_joined(config: Config) -> None:
+def test_damaged_neighbouring_file_is_not_joined(config: Config) -> None:
     # Rewriting the file would hide the damage.
     for name, windows in list(DAYS.items())[:4]:
         stage(config, name, *windows)
@@ -101,14 +101,14 @@ def test_damaged_neighbour_is_not_joined(config: Config) -> None:
         ([joining.BYTES_MAX // 4] * 9, [0, 1, 2, 3]),
     ],
 )
-def test_files_are_joined_when_none_of_them_dominates_and_the_size_limit_is_kept(
+def test_files_of_similar_size_are_joined_up_to_the_size_limit(
     sizes: list[int],
     joined: list[int],
 ) -> None:
     assert [file.first for file in joining._longest(files(*sizes))] == joined
 
 
-def test_year_of_daily_publications_is_few_files_with_few_rewrites_per_row(
+def test_year_of_daily_publications_creates_few_files_and_few_rewrites_per_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.undo()
@@ -128,7 +128,7 @@ def test_year_of_daily_publications_is_few_files_with_few_rewrites_per_row(
     assert most <= 25 and rewritten <= 2 * 365 * day
 
 
-def test_files_after_a_large_one_or_with_common_windows_are_not_joined() -> None:
+def test_files_after_a_large_file_or_with_common_windows_are_not_joined() -> None:
     near = files(1, 1, joining.BYTES_MAX, 1)
     assert joining._chain(near) == near[:2]
     assert joining._chain([*near[:2], DataFile("/t/x", 1, 0, 1, 1)]) == near[:2]

@@ -85,7 +85,7 @@ def recover(act: str, step: str, scenes: dict[str, Scene], folder: Path) -> None
     check_as_if_undisturbed(scene, scenes[f"{act}, undisturbed"])
 
 
-def test_undisturbed_actions_produce_the_expected_result_of_the_kill_tests(
+def test_actions_without_a_kill_produce_the_expected_result(
     scenes: dict[str, Scene],
 ) -> None:
     published = scenes["publish, undisturbed"]
@@ -127,7 +127,9 @@ def test_action_killed_at_any_step_is_rolled_forward(
 
 
 @pytest.mark.recovery_matrix
-def test_two_kills_in_a_row_are_rolled_forward(scenes: dict[str, Scene], tmp_path: Path) -> None:
+def test_action_killed_twice_in_a_row_is_rolled_forward(
+    scenes: dict[str, Scene], tmp_path: Path
+) -> None:
     scene = scenes["publish"].copy(tmp_path)
     scene.kill_at("opened")
     scene.kill_at("table_committed:2")
@@ -163,7 +165,7 @@ def test_killed_action_is_rolled_forward_alongside_another_writer(
 
 
 @pytest.mark.recovery_matrix
-def test_two_publishers_of_neighbouring_ranges_can_start_together(tmp_path: Path) -> None:
+def test_two_publishers_of_neighbouring_ranges_can_start_concurrently(tmp_path: Path) -> None:
     scene = Scene(settings(tmp_path), take_back=False)
     ranges = {"left": (100, 103), "right": (104, 107)}
     for name, windows in ranges.items():
@@ -183,7 +185,7 @@ def test_two_publishers_of_neighbouring_ranges_can_start_together(tmp_path: Path
 
 
 @pytest.mark.recovery_matrix
-def test_another_publisher_rolls_a_killed_one_forward_first(
+def test_new_publisher_first_rolls_forward_a_killed_publisher(
     scenes: dict[str, Scene],
     tmp_path: Path,
 ) -> None:
@@ -197,7 +199,7 @@ def test_another_publisher_rolls_a_killed_one_forward_first(
 
 
 @pytest.mark.recovery_matrix
-def test_jvm_that_outlives_its_publisher_is_ended_first(
+def test_jvm_that_outlives_its_publisher_is_killed_first(
     scenes: dict[str, Scene],
     tmp_path: Path,
     spark: SparkSession,
@@ -236,7 +238,7 @@ def test_jvm_that_outlives_its_publisher_is_ended_first(
 
 
 @pytest.mark.recovery_matrix
-def test_stopped_publisher_keeps_its_lock_until_it_ends(
+def test_suspended_publisher_keeps_its_lock_until_it_ends(
     scenes: dict[str, Scene],
     tmp_path: Path,
 ) -> None:

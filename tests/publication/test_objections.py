@@ -47,7 +47,7 @@ def test_lost_and_affected_windows_replace_published_ones_only_when_accepted(
     assert (result.accepted, result.overrides) == ("known outage", [LOST, AFFECTED])
 
 
-def test_lost_windows_that_replace_nothing_are_shown_and_need_no_acceptance(
+def test_lost_windows_that_replace_nothing_are_shown_without_requiring_acceptance(
     config: Config,
 ) -> None:
     stage_lossy(config, "lossy")
@@ -62,7 +62,7 @@ def test_lost_windows_that_replace_nothing_are_shown_and_need_no_acceptance(
     assert (result.accepted, result.overrides) == (None, [])
 
 
-def test_windows_that_an_input_lacks_replace_published_ones_only_when_accepted(
+def test_windows_missing_in_an_input_replace_published_ones_only_when_accepted(
     config: Config,
 ) -> None:
     stage(config, "good", 100, 104)
@@ -83,7 +83,7 @@ def test_older_plan_replaces_a_newer_publication_only_when_accepted(config: Conf
     assert publish(config, "old").overrides == []
 
 
-def test_replay_replaces_its_own_publication_and_deleted_ones_without_acceptance(
+def test_replacing_its_own_or_a_deleted_publication_needs_no_acceptance(
     config: Config,
 ) -> None:
     stage(config, "old")
@@ -96,7 +96,7 @@ def test_replay_replaces_its_own_publication_and_deleted_ones_without_acceptance
     assert publish(config, "old", accept="new was wrong").overrides != []
 
 
-def test_acceptance_of_a_failed_gate_covers_nothing_that_came_later(config: Config) -> None:
+def test_acceptance_of_a_failed_check_does_not_cover_later_changes(config: Config) -> None:
     stage_lossy(config, "lossy", checked=False)
     first = publish(config, "lossy", accept="known outage")
     assert first.overrides == ["its gate was not run"]

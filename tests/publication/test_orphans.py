@@ -53,7 +53,7 @@ def test_failed_publisher_does_not_block_others(config: Config) -> None:
     assert not note(config).exists()
 
 
-def test_only_the_jvm_of_the_session_is_recorded(
+def test_publisher_records_only_the_jvm_of_its_spark_session(
     spark: SparkSession,
     config: Config,
     other_java: subprocess.Popen[bytes],
@@ -64,7 +64,7 @@ def test_only_the_jvm_of_the_session_is_recorded(
     assert pid != other_java.pid and psutil.Process(pid).name() == "java"
 
 
-def test_jvm_started_by_another_process_is_not_recorded(config: Config) -> None:
+def test_publisher_does_not_record_a_jvm_started_by_another_process(config: Config) -> None:
     handle = SimpleNamespace(pid=lambda: psutil.Process().ppid())
     lang = SimpleNamespace(ProcessHandle=SimpleNamespace(current=lambda: handle))
     session = SimpleNamespace(_jvm=SimpleNamespace(java=SimpleNamespace(lang=lang)))
@@ -72,7 +72,7 @@ def test_jvm_started_by_another_process_is_not_recorded(config: Config) -> None:
         assert json.loads(note(config).read_text())["java"] == []
 
 
-def test_java_process_of_a_dead_publisher_is_ended_only_if_it_was_recorded(
+def test_java_process_of_a_dead_publisher_is_killed_only_if_it_was_recorded(
     config: Config,
     other_java: subprocess.Popen[bytes],
 ) -> None:

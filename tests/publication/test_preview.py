@@ -125,7 +125,7 @@ def test_linked_files_need_no_disk_space(config: Config, monkeypatch: pytest.Mon
     publish(config, "one")
 
 
-def test_rewritten_rows_need_disk_space_where_the_published_tables_are(
+def test_rewritten_rows_need_disk_space_in_the_folder_of_the_published_tables(
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -152,7 +152,7 @@ def test_rewritten_rows_need_disk_space_where_the_published_tables_are(
     publish(config, "twice")
 
 
-def test_preview_reports_copies_where_links_are_impossible(
+def test_preview_reports_copies_if_hard_links_are_impossible(
     config: Config, no_links: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     replay = stage(config, "one", 100, 104)

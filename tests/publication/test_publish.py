@@ -112,7 +112,7 @@ def published_rows(
 
 
 @pytest.mark.parametrize("linkable", [True, False], ids=["linked", "written"])
-def test_published_output_is_a_recorded_stream(
+def test_published_output_can_be_read_as_a_recorded_stream(
     linkable: bool,
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
@@ -155,7 +155,7 @@ def test_published_output_is_a_recorded_stream(
     )
 
 
-def test_range_is_replaced_and_undone_as_a_whole(config: Config) -> None:
+def test_published_range_is_replaced_and_undone_as_a_whole(config: Config) -> None:
     ranks_only(config, "r1", 100, 119, publishable=True)
     names = list(publish(config, "r1").versions)
     before = {name: sortable(table_rows(config.stream_table(name))) for name in names}
@@ -281,7 +281,7 @@ def test_replay_that_lost_commits_after_its_end_is_rejected_by_name(config: Conf
     assert "rewindow replay --resume half" in error.value.hint
 
 
-def test_repeated_windows_stay_staged_and_lost_ones_are_published_as_missing(
+def test_repeated_rows_stay_staged_and_lost_windows_are_published_as_missing(
     config: Config,
 ) -> None:
     replay = StagedReplay(config, "twice", 100, 109, mode=Mode.AT_LEAST_ONCE, outputs=("ranks",))
@@ -327,7 +327,7 @@ def test_altered_staged_files_are_not_published(config: Config) -> None:
     assert book(config).publications.newest() == [] and book(config).leases.held() == []
 
 
-def test_pinned_publication_is_readable_until_its_files_are_vacuumed(config: Config) -> None:
+def test_pinned_table_version_is_readable_until_its_files_are_vacuumed(config: Config) -> None:
     ranks_only(config, "r1", 100, 103, publishable=True)
     one = publish(config, "r1")
     ranks_only(config, "fix", 102, 103, plus=50, publishable=True)
@@ -359,7 +359,7 @@ def test_pinned_publication_is_readable_until_its_files_are_vacuumed(config: Con
 
 
 @pytest.mark.parametrize("name", ["app.ranks", "app.ranks.windows", "app.checkpoints"])
-def test_publication_that_a_table_lacks_is_published_again(
+def test_publication_missing_from_a_table_is_published_again(
     config: Config, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     ranks_only(config, "r1", 100, 103, publishable=True)
@@ -378,7 +378,7 @@ def test_publication_that_a_table_lacks_is_published_again(
     assert certify(config, "r1", "published").verdict == "equal"
 
 
-def test_publishing_a_purged_replay_again_names_the_command_that_computes_it(
+def test_publishing_a_purged_replay_suggests_the_command_that_recomputes_it(
     config: Config,
 ) -> None:
     ranks_only(config, "r1", 100, 103, publishable=True)
@@ -390,7 +390,9 @@ def test_publishing_a_purged_replay_again_names_the_command_that_computes_it(
     assert "rewindow replay app --first 100 --last 103" in error.value.hint
 
 
-def test_tables_retain_files_for_an_undo_and_shorter_retention_is_reported(config: Config) -> None:
+def test_tables_retain_files_for_an_undo_and_a_shorter_retention_is_reported(
+    config: Config,
+) -> None:
     assert undo_horizon(config, "app").days == 30
     ranks_only(config, "r1", 100, 103)
     prepared(config, staged_plan(config, "r1"))
@@ -431,7 +433,7 @@ def test_seals_are_read_once_per_output(config: Config, monkeypatch: pytest.Monk
     assert read == ["ranks"]
 
 
-def test_range_held_by_another_replay_is_not_published(config: Config) -> None:
+def test_range_leased_by_another_replay_is_not_published(config: Config) -> None:
     ranks_only(config, "r1", 100, 103, publishable=True)
     ranks_only(config, "other", 102, 110, checked=False)
     ledger = book(config)

@@ -109,7 +109,7 @@ def test_tables_altered_after_the_acceptance_are_not_published(config: Config) -
     assert "its tables are not what a user accepted" in refused(config, ledger, replay).primary
 
 
-def test_check_without_table_versions_is_not_sufficient(config: Config) -> None:
+def test_check_without_recorded_table_versions_does_not_allow_publication(config: Config) -> None:
     replay = simple(config, "r", 100, 103, checked=False)
     ledger = Ledger.open(config.ledger_url)
     ledger.checks.record("r", "passed")

@@ -30,7 +30,7 @@ def published(
     return publish(config, name)
 
 
-def test_identical_publication_makes_no_window_stale(config: Config) -> None:
+def test_identical_publication_does_not_make_windows_stale(config: Config) -> None:
     published(config, "whole", 119)
     assert published(config, "again", 109).stale == []
     assert published(config, "third", 109).stale == [], "what repeats a repetition"
@@ -58,7 +58,7 @@ def test_publication_that_differs_makes_later_windows_stale(
     assert published(config, "other", 109, **other).stale == [("app.ranks", 110, 119)]
 
 
-def test_input_that_only_grew_or_was_sealed_alike_is_the_same(config: Config) -> None:
+def test_input_that_grew_or_was_resealed_identically_counts_as_unchanged(config: Config) -> None:
     data = create_table(config.state / "flights", pa.schema([("window_id", pa.int64())]))
     seals = create_table(config.state / "flights.windows", WINDOWS_SCHEMA)
 
@@ -82,7 +82,7 @@ def test_input_that_only_grew_or_was_sealed_alike_is_the_same(config: Config) ->
     assert stale == [("app.ranks", 110, 119)]
 
 
-def test_repetition_of_several_publications_keeps_later_windows_stale(config: Config) -> None:
+def test_republishing_several_publications_keeps_later_windows_stale(config: Config) -> None:
     # The outputs are those of `whole` and `middle`, but the state at the end is that of neither.
     published(config, "whole", 119)
     simple(config, "middle", 105, 109, 5, publishable=True, outputs=("ranks",))
@@ -93,7 +93,9 @@ def test_repetition_of_several_publications_keeps_later_windows_stale(config: Co
     assert publish(config, "both").stale == [("app.ranks", 110, 119)]
 
 
-def test_repetition_does_not_hide_what_was_stale_before(config: Config) -> None:
+def test_identical_republication_does_not_hide_windows_that_were_already_stale(
+    config: Config,
+) -> None:
     published(config, "whole", 119)
     assert published(config, "fix", 104, plus=5).stale == [("app.ranks", 105, 119)]
     assert published(config, "again", 104, plus=5).stale == [("app.ranks", 105, 119)]

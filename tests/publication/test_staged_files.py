@@ -69,7 +69,9 @@ def is_linked(file: DataFile, sources: list[DataFile]) -> bool:
     return any(os.path.samefile(file.path, source.path) for source in sources)
 
 
-def test_replay_is_published_by_links(config: Config, caplog: pytest.LogCaptureFixture) -> None:
+def test_replay_is_published_by_hard_links(
+    config: Config, caplog: pytest.LogCaptureFixture
+) -> None:
     replay = stage(config, "one", 100, 104)
     caplog.clear()
     publish(config, "one")
@@ -92,7 +94,7 @@ def test_replay_is_published_by_links(config: Config, caplog: pytest.LogCaptureF
     )
 
 
-def test_superseded_attempt_stays_staged(config: Config) -> None:
+def test_files_of_a_superseded_attempt_are_not_published(config: Config) -> None:
     replay = StagedReplay(config, "twice", 100, 109, mode=Mode.AT_LEAST_ONCE, outputs=("ranks",))
     replay.group(100, 104, rows_of(range(100, 105)), 1, state=state_of(1))
     replay.group(105, 107, rows_of(range(105, 108), 7), 1)
@@ -105,7 +107,9 @@ def test_superseded_attempt_stays_staged(config: Config) -> None:
     assert minutes(config) == expected(100, 109)
 
 
-def test_partly_read_file_is_rewritten(config: Config, caplog: pytest.LogCaptureFixture) -> None:
+def test_file_with_only_some_published_rows_is_rewritten(
+    config: Config, caplog: pytest.LogCaptureFixture
+) -> None:
     # Of the file of windows 100 to 109, a later attempt sealed the last five.
     replay = StagedReplay(config, "twice", 100, 109, mode=Mode.AT_LEAST_ONCE, outputs=("ranks",))
     replay.group(100, 109, rows_of(range(100, 110)), 1, state=state_of(1))
@@ -131,7 +135,7 @@ def cut(file: Path) -> None:
     "damage",
     [cut, Path.unlink, lambda file: rewrite(file, lambda rows: rows.slice(1))],
 )
-def test_changed_staged_file_is_reported_before_anything_starts(
+def test_changed_staged_file_is_reported_before_the_publication_starts(
     damage: Callable[[Path], None],
     config: Config,
 ) -> None:
@@ -152,7 +156,7 @@ def flip(file: Path) -> None:
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def test_byte_changed_in_place_is_detected_by_checksum(config: Config) -> None:
+def test_changed_byte_in_a_file_is_detected_by_checksum(config: Config) -> None:
     replay = stage(config, "one", 100, 104)
     (file,) = staged(replay)
     flip(Path(file.path))
@@ -177,7 +181,7 @@ def test_all_damaged_files_are_reported(config: Config) -> None:
     assert "The same is true for 1 other files, of windows 105 to 109" in str(refused.value)
 
 
-def test_published_files_have_the_checksums_recorded_at_staging(config: Config) -> None:
+def test_published_files_have_the_checksums_of_their_staged_files(config: Config) -> None:
     replay = stage(config, "one", 100, 104)
     (noted,) = noted_checksums(Table.open(replay.root / "ranks")).values()
 
@@ -234,7 +238,7 @@ def test_checksums_survive_log_cleanup(config: Config, caplog: pytest.LogCapture
 
 
 @pytest.mark.parametrize("noted", [True, False])
-def test_file_with_a_changed_time_is_verified_against_checksum_or_seals(
+def test_file_with_a_changed_timestamp_is_verified_by_checksum_or_seals(
     noted: bool,
     config: Config,
 ) -> None:
@@ -260,7 +264,7 @@ def test_file_with_a_changed_time_is_verified_against_checksum_or_seals(
     assert minutes(config) == expected(100, 104)
 
 
-def test_published_link_survives_its_replay_and_every_vacuum(config: Config) -> None:
+def test_published_link_is_kept_after_purging_its_replay_and_every_vacuum(config: Config) -> None:
     replay = stage(config, "one", 100, 104)
     keep_all = {
         "retention_hours": 0,
@@ -286,7 +290,7 @@ def test_published_link_survives_its_replay_and_every_vacuum(config: Config) -> 
     )
 
 
-def test_purge_removes_staged_files_and_published_rows_stay(config: Config) -> None:
+def test_purge_removes_staged_files_and_keeps_published_rows(config: Config) -> None:
     replay = stage(config, "one", 100, 104)
     publish(config, "one")
     deleted = purge(config, timedelta(0), delete=True).deleted
@@ -321,7 +325,7 @@ def test_link_removed_before_the_publication_is_closed_is_restored(config: Confi
     assert minutes(config) == expected(100, 104) and is_linked(file, staged(replay))
 
 
-def test_links_of_a_publisher_that_died_before_its_commit_are_adopted(
+def test_links_of_a_publisher_killed_before_its_commit_are_reused(
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

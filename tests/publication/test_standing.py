@@ -65,7 +65,7 @@ def next_start() -> dict[str, Any]:
     return {"start": StartState(source="published", window=109), "start_state": state_of(109)}
 
 
-def test_publications_of_other_outputs_make_nothing_stale(
+def test_publications_of_other_outputs_do_not_make_windows_stale(
     config: Config,
     next_start: dict[str, Any],
 ) -> None:

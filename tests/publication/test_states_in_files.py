@@ -51,7 +51,7 @@ def vacuum(config: Config) -> None:
     table.delta.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
 
 
-def test_published_state_survives_purge_vacuum_and_undo(config: Config) -> None:
+def test_published_state_is_kept_by_purge_vacuum_and_undo(config: Config) -> None:
     stage(config, "one", 100, 103)
     publish(config, "one")
     purge(config, AT_ONCE, delete=True)
@@ -69,7 +69,7 @@ def test_published_state_survives_purge_vacuum_and_undo(config: Config) -> None:
     assert minutes(config, 103) == 103
 
 
-def test_state_is_purged_once_no_undo_can_restore_it(config: Config) -> None:
+def test_published_state_is_purged_once_no_undo_can_restore_it(config: Config) -> None:
     for name, plus in (("one", 0), ("two", 7)):
         stage(config, name, 100, 103, plus)
         publish(config, name)
@@ -105,7 +105,7 @@ def test_damaged_state_is_not_published(config: Config) -> None:
     assert Ledger.open(config.ledger_url).publications.newest("one") == []
 
 
-def test_files_are_copied_where_they_cannot_be_linked(
+def test_files_that_cannot_be_hard_linked_are_copied(
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -54,7 +54,7 @@ def contents(config: Config) -> dict[str, list[Any]]:
     return found
 
 
-def test_undoing_all_replays_restores_the_state_before_the_first_one(config: Config) -> None:
+def test_undoing_all_replays_restores_the_state_before_the_first_replay(config: Config) -> None:
     stage(config, "r1", 100, 103)
     publish(config, "r1")
     stage(config, "r2", 102, 105, plus=50)
@@ -158,7 +158,7 @@ def test_undo_rejects_a_table_that_was_deleted_and_recreated(config: Config) -> 
     assert query("select * from t", t=path).num_rows == rows.num_rows
 
 
-def test_replay_of_a_deleted_table_is_published_again_and_undone_to_nothing(
+def test_replay_of_a_deleted_table_can_be_republished_and_undone_to_empty(
     config: Config,
 ) -> None:
     # The older publication was in the deleted table, so it must not come back from the new one.

@@ -25,7 +25,7 @@ def test_stale_start_state_affects_every_window_of_stateful_outputs(staged: Stag
 
 
 @pytest.mark.parametrize("consent", ["suite", "error port"])
-def test_empty_output_passes_where_that_is_declared(staged: StagedReplay, consent: str) -> None:
+def test_empty_output_passes_if_declared_as_allowed(staged: StagedReplay, consent: str) -> None:
     empty(staged)
     staged.add_suite(
         "own",
@@ -46,7 +46,7 @@ def test_empty_output_passes_where_that_is_declared(staged: StagedReplay, consen
     assert "not-empty" not in {entry.check for entry in result.outputs[0].checks}
 
 
-def test_consent_to_an_empty_output_must_be_a_boolean(staged: StagedReplay) -> None:
+def test_setting_that_allows_an_empty_output_must_be_a_boolean(staged: StagedReplay) -> None:
     staged.add_suite(
         "own",
         expectation("total-set", IN_SET, column="total", value_set=[6]),

@@ -252,13 +252,13 @@ def outcome(damage: Damage, rows: Rows, seed: int = 1) -> dict[int, Counter[str]
     return contents(damaged) if damage.plant(damaged, WINDOW, Random(seed)) else None
 
 
-def test_column_and_kind_are_unique(sample: Sample) -> None:
+def test_generated_damages_have_unique_columns_and_kinds(sample: Sample) -> None:
     counts = Counter((one.column, one.kind) for one in sample.damages())
     assert [place for place, count in counts.items() if count > 1] == []
     assert {column for column, _ in counts} == {"", *pa.schema(sample.columns).names}
 
 
-def test_damage_changes_its_window_and_those_in_reach_alone(sample: Sample) -> None:
+def test_generated_damage_changes_only_windows_within_its_reach(sample: Sample) -> None:
     for damage in sample.damages():
         rows = sample.rows()
         before = copy_of(rows)
@@ -269,7 +269,7 @@ def test_damage_changes_its_window_and_those_in_reach_alone(sample: Sample) -> N
         assert planted == bool(changed), damage
 
 
-def test_row_is_in_the_window_that_it_names(sample: Sample) -> None:
+def test_generated_rows_have_the_id_of_their_window(sample: Sample) -> None:
     for damage in sample.damages():
         rows = sample.rows()
         damage.plant(rows, WINDOW, Random(1))
@@ -277,7 +277,7 @@ def test_row_is_in_the_window_that_it_names(sample: Sample) -> None:
         assert all(names <= {window} for window, names in named.items()), damage
 
 
-def test_damage_without_a_difference_leaves_rows_as_they_are(sample: Sample) -> None:
+def test_damage_without_an_effect_does_not_change_the_rows(sample: Sample) -> None:
     empty: Rows = {window: [] for window in WINDOWS}
     for damage in sample.damages():
         assert outcome(damage, empty) is None, damage
@@ -286,7 +286,7 @@ def test_damage_without_a_difference_leaves_rows_as_they_are(sample: Sample) -> 
         assert last == {WINDOW: []}
 
 
-def test_damage_of_several_rows_makes_no_difference_in_equal_ones(sample: Sample) -> None:
+def test_damage_that_swaps_values_has_no_effect_on_equal_rows(sample: Sample) -> None:
     rows = sample.rows()
     for part in rows.values():
         part[:] = [dict(part[0]) for _ in part]
@@ -296,7 +296,7 @@ def test_damage_of_several_rows_makes_no_difference_in_equal_ones(sample: Sample
     assert [one for one in several if outcome(one, rows) is not None] == []
 
 
-def test_seed_alone_decides_what_is_damaged(sample: Sample) -> None:
+def test_damaged_rows_depend_only_on_the_seed(sample: Sample) -> None:
     rows = sample.rows()
     turned = {window: part[::-1] for window, part in copy_of(rows).items()}
     another = 0
@@ -308,7 +308,7 @@ def test_seed_alone_decides_what_is_damaged(sample: Sample) -> None:
     assert another > len(sample.damages()) // 4
 
 
-def test_damaged_rows_fit_their_columns(sample: Sample) -> None:
+def test_damaged_rows_have_valid_column_types(sample: Sample) -> None:
     for damage in sample.damages():
         rows = sample.rows()
         damage.plant(rows, WINDOW, Random(1))
@@ -326,13 +326,15 @@ def test_damaged_rows_fit_their_columns(sample: Sample) -> None:
         ("filled", {"made rows dropped", "a recorded row marked as made"}),
     ],
 )
-def test_column_that_marks_made_rows_adds_their_damages(name: str, kinds: set[str]) -> None:
+def test_marker_column_for_generated_rows_adds_damages_of_these_rows(
+    name: str, kinds: set[str]
+) -> None:
     found = {one.kind for one in SAMPLES[name].damages()}
     assert kinds <= found
     assert not kinds & {one.kind for one in SAMPLES["balance"].damages()}
 
 
-def test_every_kind_makes_a_difference_in_some_sample() -> None:
+def test_every_damage_kind_has_an_effect_in_some_sample() -> None:
     kinds, placed = set(), set()
     for sample in SAMPLES.values():
         rows = sample.rows()
@@ -362,7 +364,7 @@ def differences(sample: Sample, damaged: Rows) -> list[tuple[str, Any, Any]]:
     return found
 
 
-def test_instant_is_early_by_the_resolution_of_its_column() -> None:
+def test_timestamp_damage_is_one_unit_of_the_column_resolution() -> None:
     early = "a microsecond early in a row"
     for name, at, step in (
         ("timers", "arrived_at", timedelta(microseconds=1)),
@@ -372,7 +374,7 @@ def test_instant_is_early_by_the_resolution_of_its_column() -> None:
         assert (found, old - new) == (at, step)
 
 
-def test_damage_in_a_made_row_leaves_recorded_rows_alone() -> None:
+def test_damage_in_a_filled_row_does_not_change_recorded_rows() -> None:
     sample = SAMPLES["timers"]
     for seed in range(8):
         damaged = sample.planted("a microsecond early in a made row", "arrived_at", seed)
@@ -380,7 +382,7 @@ def test_damage_in_a_made_row_leaves_recorded_rows_alone() -> None:
         assert all(row in damaged[WINDOW] for row in recorded)
 
 
-def test_instant_is_cut_in_the_zone_of_its_column() -> None:
+def test_timestamp_is_truncated_in_the_time_zone_of_its_column() -> None:
     days = SAMPLES["timers"].planted("cut to days in every row", "at")
     assert set(column(days, "at")) == {datetime(2024, 3, 1, tzinfo=UTC)}
     assert set(column(SAMPLES["timers"].planted("at the epoch in every row", "at"), "at")) == {
@@ -388,7 +390,7 @@ def test_instant_is_cut_in_the_zone_of_its_column() -> None:
     }
 
 
-def test_one_is_counted_elsewhere_without_a_change_of_the_sum() -> None:
+def test_count_moved_to_another_row_or_column_does_not_change_the_sum() -> None:
     sample = SAMPLES["fired"]
     before, moved = sample.rows(), sample.planted("one counted for another row", "clicks")
     assert sum(column(moved, "clicks")) == sum(column(before, "clicks"))
@@ -398,7 +400,7 @@ def test_one_is_counted_elsewhere_without_a_change_of_the_sum() -> None:
     assert total == sum(column(before, "clicks")) + sum(column(before, "sessions"))
 
 
-def test_number_of_rows_and_their_keys_can_hide_a_damage() -> None:
+def test_damage_can_keep_the_number_of_rows_and_the_keys() -> None:
     sample = SAMPLES["filled"]
     keys = Counter((row["origin"], row["at"]) for row in sample.rows()[WINDOW])
     exchanged = sample.planted("the values of two rows exchanged")[WINDOW]
@@ -408,7 +410,7 @@ def test_number_of_rows_and_their_keys_can_hide_a_damage() -> None:
     assert max(Counter((row["origin"], row["at"]) for row in copied).values()) == 2
 
 
-def test_causes_are_exchanged_in_all_timers() -> None:
+def test_damage_swaps_the_causes_in_all_timers() -> None:
     damaged = SAMPLES["timers"].planted("two values exchanged in every row", "_rw_cause")
     counts = Counter(column(damaged, "_rw_cause"))
     assert counts == {None: 3, "crossing": 2, "timeout": 1}
@@ -417,7 +419,7 @@ def test_causes_are_exchanged_in_all_timers() -> None:
     assert Counter(column(contrary, "_rw_cause")) == counts
 
 
-def test_made_rows_are_dropped_added_and_marked() -> None:
+def test_damages_drop_add_and_mark_generated_rows() -> None:
     for name, mark in (("timers", "_rw_is_timer"), ("filled", "_rw_is_made")):
         sample = SAMPLES[name]
         count = len(sample.rows()[WINDOW])
@@ -433,7 +435,7 @@ def test_made_rows_are_dropped_added_and_marked() -> None:
         assert (len(replaced), sum(replaced)) == (count, 4)
 
 
-def test_text_can_mark_made_rows() -> None:
+def test_generated_rows_can_be_marked_by_a_text_column() -> None:
     sample = SAMPLES["timers"]
     columns = sample.schema.remove(sample.schema.get_field_index("_rw_is_timer"))
     dropped = [
@@ -448,7 +450,7 @@ def test_text_can_mark_made_rows() -> None:
     assert column(rows, "_rw_cause") == [None] * 3
 
 
-def test_key_is_renamed_for_all_its_rows_or_for_one() -> None:
+def test_damage_renames_a_key_in_all_its_rows_or_in_one_row() -> None:
     sample = SAMPLES["balance"]
     renamed = Counter(column(sample.planted("a key renamed", "origin"), "origin"))
     assert sorted(renamed.values()) == [2, 2]
@@ -457,7 +459,7 @@ def test_key_is_renamed_for_all_its_rows_or_for_one() -> None:
     assert sorted(one.values()) == [1, 1, 2]
 
 
-def test_rows_from_here_on_are_a_window_late() -> None:
+def test_damage_can_shift_all_following_rows_by_one_window() -> None:
     sample = SAMPLES["balance"]
     rows, late = sample.rows(), sample.planted("all rows from here on a window late")
     assert late[WINDOW] == []
@@ -466,14 +468,14 @@ def test_rows_from_here_on_are_a_window_late() -> None:
         assert contents({0: late[window]}) == contents({0: shown})
 
 
-def test_infinity_and_nan_are_planted_in_floats_alone() -> None:
+def test_infinity_and_nan_are_inserted_only_into_float_columns() -> None:
     damaged = SAMPLES["filled"].planted("not a number in a row", "temp")
     assert sum(value is not None and math.isnan(value) for value in column(damaged, "temp")) == 1
     columns = {one.column for one in SAMPLES["fired"].damages() if one.kind == "infinite in a row"}
     assert columns == set()
 
 
-def test_lasting_damages_can_be_left_out() -> None:
+def test_lasting_damages_can_be_excluded() -> None:
     sample = SAMPLES["fired"]
     near = generated_damages(sample.schema, sample.keys, everywhere=False)
     assert len(sample.damages()) - len(near) == 4
@@ -491,18 +493,18 @@ def test_lasting_damages_can_be_left_out() -> None:
         (0.1, pa.float32(), True),
     ],
 )
-def test_value_fits_if_nothing_of_it_is_lost(
+def test_value_fits_a_type_if_the_conversion_loses_nothing(
     value: object, kind: pa.DataType, expected: bool
 ) -> None:
     assert fits(value, pa.field("x", kind)) is expected
 
 
-def test_null_fits_nullable_columns_alone() -> None:
+def test_null_fits_only_nullable_columns() -> None:
     assert fits(None, pa.field("x", pa.int64()))
     assert not fits(None, pa.field("x", pa.int64(), nullable=False))
 
 
-def test_generator_imports_no_suite() -> None:
+def test_damage_generator_does_not_import_suites() -> None:
     tree = ast.parse(Path(damage_generator.__file__).read_text(encoding="utf-8"))
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     ours = {name for name in modules if name.split(".")[0] in ("rewindow", "tests")}

@@ -86,7 +86,7 @@ def test_gate_rejects_an_expectation_of_an_unknown_class(staged: StagedReplay) -
         judge(staged.config, staged.write().plan)
 
 
-def test_dropped_check_is_detected(staged: StagedReplay) -> None:
+def test_check_omitted_from_the_results_is_detected(staged: StagedReplay) -> None:
     good = expectation("no-loss", "expect_column_values_to_be_in_set", column="lost", value_set=[0])
     dropped = expectation(
         "dropped",
@@ -147,7 +147,7 @@ def frame_of(spark: SparkSession, lost: int) -> DataFrame:
 
 
 @pytest.mark.usefixtures("tidy_views")
-def test_frame_of_another_session_is_rejected(spark: SparkSession, staged: StagedReplay) -> None:
+def test_frame_of_a_different_spark_session_is_rejected(spark: SparkSession, staged: StagedReplay) -> None:
     # The library would evaluate the previous frame and succeed.
     suite = suite_of(SQL_CHECK)
     assert ask_library(suite, frame_of(spark, lost=0), spark=True)["success"]
@@ -168,7 +168,7 @@ def test_frame_of_another_session_is_rejected(spark: SparkSession, staged: Stage
     ]
 
 
-def test_evaluation_of_another_report_is_rejected() -> None:
+def test_evaluation_of_a_different_report_is_rejected() -> None:
     check = suite_of(
         expectation("no-loss", "expect_column_values_to_be_in_set", column="lost", value_set=[0])
     )
@@ -181,7 +181,7 @@ def test_evaluation_of_another_report_is_rejected() -> None:
 
 
 @pytest.mark.usefixtures("tidy_views")
-def test_frames_mixed_up_by_two_threads_in_the_library_are_detected(
+def test_frames_mixed_up_between_two_threads_are_detected(
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -222,7 +222,7 @@ def test_frames_mixed_up_by_two_threads_in_the_library_are_detected(
         )
 
 
-def test_evaluations_of_threads_are_serialized(
+def test_evaluations_in_several_threads_are_serialized(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -277,7 +277,7 @@ def test_gate_rejects_an_empty_or_incomplete_frame(staged: StagedReplay) -> None
             assess(Evaluation(said, fingerprint(to_pandas(report))), suite, report, WINDOWS)
 
 
-def test_report_that_lost_windows_is_rejected(
+def test_report_with_missing_windows_is_rejected(
     staged: StagedReplay,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -292,7 +292,7 @@ def test_report_that_lost_windows_is_rejected(
         judge(staged.config, staged.write().plan)
 
 
-def test_replay_that_staged_nothing_fails(staged: StagedReplay) -> None:
+def test_replay_without_staged_rows_fails_the_check(staged: StagedReplay) -> None:
     staged.rows = []
     staged.facts = []
     result = judge(staged.config, staged.write().plan)
@@ -303,7 +303,7 @@ def test_replay_that_staged_nothing_fails(staged: StagedReplay) -> None:
     assert result.outputs[0].failed[0].failing_windows == 20
 
 
-def test_check_that_counted_fewer_windows_is_detected(staged: StagedReplay) -> None:
+def test_check_that_evaluated_too_few_windows_is_detected(staged: StagedReplay) -> None:
     report = report_of(0)
     suite = suite_of(
         expectation("no-loss", "expect_column_values_to_be_in_set", column="lost", value_set=[0])
@@ -314,7 +314,7 @@ def test_check_that_counted_fewer_windows_is_detected(staged: StagedReplay) -> N
         assess(found, suite, report, WINDOWS)
 
 
-def test_replay_without_outputs_does_not_pass(staged: StagedReplay) -> None:
+def test_replay_without_outputs_fails_the_check(staged: StagedReplay) -> None:
     plan = staged.write().plan.model_copy(update={"outputs": []})
     assert judge(staged.config, plan).verdict == "failed"
     assert suite_for(staged.expectations, None).checks

@@ -132,7 +132,7 @@ NOT_BY_FAULT = {"every-window-reported"}
 """Shown by test_false_passes: a report without all windows is refused before it is evaluated."""
 
 
-def test_faultless_replay_passes_and_every_check_is_evaluated(staged: StagedReplay) -> None:
+def test_correct_replay_passes_and_every_check_is_evaluated(staged: StagedReplay) -> None:
     lines: list[str] = []
     result = judge(staged.config, staged.write().plan, Lines(lines.append))
     verdict = result.outputs[0]
@@ -164,7 +164,7 @@ def with_faults(tmp_path_factory: pytest.TempPathFactory) -> GateResult:
 
 
 @pytest.mark.parametrize("slug", FAULTS)
-def test_check_fails_on_its_fault_and_names_exactly_its_windows(
+def test_check_fails_on_its_fault_and_lists_exactly_the_faulty_windows(
     request: pytest.FixtureRequest,
     slug: str,
 ) -> None:
@@ -182,7 +182,7 @@ def test_check_fails_on_its_fault_and_names_exactly_its_windows(
     assert found.blocks is (severity == "critical")
 
 
-def test_every_check_of_every_output_has_a_fault() -> None:
+def test_every_check_of_every_output_has_a_fault_that_triggers_it() -> None:
     from rewindow.loading.suites import read_suite
     from tests.quality.staging import PROJECT
 
@@ -194,7 +194,7 @@ def test_every_check_of_every_output_has_a_fault() -> None:
     ("mode", "verdict"),
     [("at_most_once", "passed"), ("exactly_once", "failed")],
 )
-def test_declared_loss_passes_only_under_at_most_once(
+def test_recorded_loss_passes_only_under_at_most_once(
     staged: StagedReplay,
     mode: str,
     verdict: str,
@@ -210,7 +210,7 @@ def test_declared_loss_passes_only_under_at_most_once(
     ("mode", "verdict"),
     [("at_least_once", "passed"), ("exactly_once", "failed"), ("at_most_once", "failed")],
 )
-def test_repeats_pass_only_under_at_least_once(
+def test_repeated_rows_pass_the_check_only_under_at_least_once(
     staged: StagedReplay,
     mode: str,
     verdict: str,
@@ -222,7 +222,7 @@ def test_repeats_pass_only_under_at_least_once(
     assert outcome(result, "no-repeats") == ("failed", "warning", [110, 111])
 
 
-def test_rows_of_an_attempt_that_died_before_its_seal_are_repeats(staged: StagedReplay) -> None:
+def test_rows_of_an_attempt_killed_before_its_seal_are_counted_as_repeats(staged: StagedReplay) -> None:
     staged.mode = "at_least_once"
     staged.rows += [
         {**row, "attempt": 2, "flights": 9} for row in staged.rows if row["window_id"] == 112
@@ -302,7 +302,7 @@ def test_failure_after_a_restart_without_loss_is_not_a_warning(staged: StagedRep
         ),
     ],
 )
-def test_measure_of_a_wrong_type_is_an_error_with_its_name(
+def test_measure_with_a_wrong_type_is_reported_by_name(
     staged: StagedReplay,
     measure: dict,
     words: str,
@@ -316,7 +316,7 @@ def test_measure_of_a_wrong_type_is_an_error_with_its_name(
         judge(staged.config, staged.write().plan)
 
 
-def test_warning_that_cannot_run_blocks(staged: StagedReplay) -> None:
+def test_warning_check_that_cannot_be_evaluated_blocks_publication(staged: StagedReplay) -> None:
     staged.add_suite(
         "mine",
         expectation(
@@ -332,7 +332,7 @@ def test_warning_that_cannot_run_blocks(staged: StagedReplay) -> None:
     assert "no" in result.outputs[0].failed[0].note
 
 
-def test_check_of_only_nulls_reports_nothing_to_check(staged: StagedReplay) -> None:
+def test_check_of_a_column_with_only_nulls_reports_nothing_to_check(staged: StagedReplay) -> None:
     # Nulls satisfy nearly every expectation.
     staged.add_suite(
         "mine",
@@ -368,7 +368,7 @@ def test_check_records_the_verdict_in_the_ledger(staged: StagedReplay) -> None:
     assert ledger.checks.newest(staged.replay_id)[0].verdict == "failed"
 
 
-def test_error_of_any_kind_revokes_an_older_verdict(staged: StagedReplay) -> None:
+def test_any_error_during_a_check_revokes_an_older_verdict(staged: StagedReplay) -> None:
     ledger = ended(staged)
     assert check(staged.config, staged.replay_id).verdict == "passed"
     shutil.rmtree(staged.config.replay_root(staged.replay_id) / staged.output)
@@ -387,7 +387,7 @@ def test_replay_that_has_not_ended_is_not_checked(staged: StagedReplay) -> None:
         check(staged.config, staged.replay_id)
 
 
-def test_failures_are_those_of_the_newest_run_and_the_requested_window(
+def test_failures_are_shown_for_the_newest_run_and_the_requested_window(
     staged: StagedReplay,
 ) -> None:
     assert failures(staged.config, staged.replay_id) == []
@@ -406,7 +406,9 @@ def test_failures_are_those_of_the_newest_run_and_the_requested_window(
     assert failures(staged.config, "another") == []
 
 
-def test_results_are_stored_as_json_with_the_output_of_the_library(staged: StagedReplay) -> None:
+def test_results_are_stored_as_json_with_the_great_expectations_output(
+    staged: StagedReplay,
+) -> None:
     null_key(staged)
     verdict = judge(staged.config, staged.write().plan).outputs[0]
     kept = read_json(verdict.results)

@@ -63,14 +63,14 @@ def score(found: Specimen, name: str, damages: list[Damage]) -> tuple[float, str
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_undamaged_rows_of_a_generated_output_pass_every_check(tmp_path: Path, name: str) -> None:
+def test_undamaged_rows_of_generated_outputs_pass_every_check(tmp_path: Path, name: str) -> None:
     found = made(tmp_path, name)
     failed = [one.check for one in found.judge(found.by_window()) if one.status != "passed"]
     assert set(failed) <= {"no-error-tuples"}
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_nine_in_ten_generated_damages_stop_the_publication(
+def test_ninety_percent_of_generated_damages_prevent_publication(
     tmp_path: Path,
     name: str,
     record_property: Callable[[str, object], None],
@@ -85,7 +85,7 @@ def test_nine_in_ten_generated_damages_stop_the_publication(
 @pytest.mark.exhaustive
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", KEYS)
-def test_nine_in_ten_of_all_generated_damages_stop_the_publication(
+def test_ninety_percent_of_all_generated_damages_prevent_publication(
     tmp_path: Path,
     name: str,
     record_property: Callable[[str, object], None],
@@ -98,7 +98,7 @@ def test_nine_in_ten_of_all_generated_damages_stop_the_publication(
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NAMES)
-def test_rows_computed_from_other_tuples_pass_every_check(
+def test_outputs_for_different_inputs_pass_every_check(
     tmp_path: Path, name: str, spark: SparkSession
 ) -> None:
     for seed in (2, 3):
@@ -129,7 +129,7 @@ def with_extremes(tuples: Rows) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["filled", "heartbeat"])
-def test_rows_made_of_extreme_values_pass_every_check(
+def test_outputs_with_extreme_values_pass_every_check(
     tmp_path: Path,
     name: str,
     spark: SparkSession,

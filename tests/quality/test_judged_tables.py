@@ -16,7 +16,7 @@ from rewindow.storage.layout import Contents, staged_contents
 from tests.quality.staging import StagedReplay, ended
 
 
-def test_verdict_names_the_table_versions_at_the_start_of_the_gate(staged: StagedReplay) -> None:
+def test_verdict_records_the_table_versions_at_the_start_of_the_gate(staged: StagedReplay) -> None:
     ledger = ended(staged)
     root = staged.config.replay_root(staged.replay_id)
     before = staged_contents(root)
@@ -36,7 +36,7 @@ def test_verdict_names_the_table_versions_at_the_start_of_the_gate(staged: Stage
     assert ledger.checks.newest(staged.replay_id)[0].tables == before
 
 
-def test_gate_reads_the_versions_that_it_names(
+def test_gate_reads_the_table_versions_recorded_in_its_verdict(
     staged: StagedReplay,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -104,7 +104,7 @@ def functions(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 @pytest.mark.parametrize("name", RANGES)
-def test_shipped_measures_are_equal_in_both_engines(
+def test_shipped_measures_have_equal_results_in_both_engines(
     tmp_path: Path,
     name: str,
     functions: SparkSession,
@@ -129,7 +129,7 @@ def test_shipped_measures_are_equal_in_both_engines(
 
 
 @pytest.mark.parametrize("name", RANGES)
-def test_stored_measures_equal_those_of_the_gate(
+def test_stored_measures_equal_the_gate_measures(
     tmp_path: Path,
     name: str,
     spark: SparkSession,
@@ -155,7 +155,7 @@ def test_stored_measures_equal_those_of_the_gate(
         assert values.to_pylist() == expected.to_pylist(), measure.name
 
 
-def test_documented_aggregates_are_stored_as_they_are_computed(
+def test_stored_values_of_documented_aggregates_equal_the_computed_values(
     tmp_path: Path,
     spark: SparkSession,
 ) -> None:
@@ -194,7 +194,9 @@ def test_documented_aggregates_are_stored_as_they_are_computed(
     assert left == ["min(x)", "min(s)", "max(s)"]
 
 
-def test_documented_sql_is_equal_in_both_engines(tmp_path: Path, functions: SparkSession) -> None:
+def test_documented_sql_has_equal_results_in_both_engines(
+    tmp_path: Path, functions: SparkSession
+) -> None:
     table = _odd_rows()
     write_deltalake(str(tmp_path / "t"), table)
     functions.createDataFrame(table).createOrReplaceTempView("t")

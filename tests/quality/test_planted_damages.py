@@ -46,7 +46,7 @@ damages."""
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_planted_damages_are_detected_and_most_fail_a_critical_check(
+def test_injected_damages_are_detected_and_most_fail_a_critical_check(
     tmp_path: Path,
     name: str,
     record_property: Callable[[str, object], None],
@@ -85,7 +85,7 @@ def test_airport_renamed_in_every_window_fails(tmp_path: Path) -> None:
     assert (found.seen, "airports-known" in found.checks) == ("stopped", True)
 
 
-def test_measures_of_one_window_depend_on_no_other(tmp_path: Path) -> None:
+def test_measures_of_a_window_do_not_depend_on_other_windows(tmp_path: Path) -> None:
     for name in DAMAGES:
         made = specimen(tmp_path / name, name)
         whole = build_report(made.plan, made.output, made.sources, made.suite.measures)
@@ -106,7 +106,7 @@ def test_measures_of_one_window_depend_on_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_planted_rows_have_the_columns_of_the_application(name: str) -> None:
+def test_damaged_rows_have_the_columns_of_the_application(name: str) -> None:
     schema = pq.read_schema(DATA / f"{name}.parquet")
     saved = {
         field.name: str(field.type)

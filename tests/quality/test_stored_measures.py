@@ -115,7 +115,7 @@ def test_stored_value_is_not_used_for_columns_of_other_types(measured: StagedRep
     assert report(measured).measured == ("half", "total")
 
 
-def test_only_values_of_the_newest_sealed_attempt_count(measured: StagedReplay) -> None:
+def test_only_stored_values_of_the_newest_sealed_attempt_are_used(measured: StagedReplay) -> None:
     # Rules: R52
     again = [dict(row, attempt=2, flights=3) for row in measured.rows if row["window_id"] >= 110]
     measured.mode = "at_least_once"

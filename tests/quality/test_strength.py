@@ -42,7 +42,7 @@ def tried(staged: StagedReplay) -> tuple[Strength, dict[tuple[str, str], str]]:
     return found, {(one.damage.column, one.damage.kind): one.seen for one in found.planted}
 
 
-def test_holes_of_a_suite_are_named_by_column_and_kind(staged: StagedReplay) -> None:
+def test_damages_missed_by_a_suite_are_listed_by_column_and_kind(staged: StagedReplay) -> None:
     ended(staged)
     found, seen = tried(staged)
     stopped = {("", "row doubled"), ("origin", "null")}
@@ -65,7 +65,7 @@ def test_holes_of_a_suite_are_named_by_column_and_kind(staged: StagedReplay) -> 
     }
 
 
-def test_damage_that_causes_only_a_warning_is_not_stopped_and_not_a_hole(
+def test_damage_that_causes_only_a_warning_is_neither_stopped_nor_missed(
     staged: StagedReplay,
 ) -> None:
     staged.add_suite("mine", {**TWO_EACH, "severity": "warning"}, measures=NOT_TWO)
@@ -98,7 +98,7 @@ def test_check_that_fails_in_later_windows_does_not_hide_other_damages(
     assert seen["origin", "renamed"] == "unseen"
 
 
-def test_strength_is_deterministic_for_a_seed_and_changes_no_table(staged: StagedReplay) -> None:
+def test_check_strength_is_deterministic_for_a_seed_and_changes_no_table(staged: StagedReplay) -> None:
     ledger = ended(staged)
     first = strength(staged.config, staged.replay_id)
     again = strength(staged.config, staged.replay_id)
@@ -109,7 +109,7 @@ def test_strength_is_deterministic_for_a_seed_and_changes_no_table(staged: Stage
     )
 
 
-def test_page_over_time_shows_the_detected_share(staged: StagedReplay) -> None:
+def test_time_page_shows_the_share_of_detected_damages(staged: StagedReplay) -> None:
     ended(staged)
     check(staged.config, staged.replay_id)
     assert "planted damages" not in write_index(staged.config).read_text()
@@ -123,7 +123,7 @@ def test_page_over_time_shows_the_detected_share(staged: StagedReplay) -> None:
     assert kept == found.to_dict()
 
 
-def test_strength_rejects_unknown_outputs_and_rows_that_cannot_be_checked(
+def test_check_strength_rejects_unknown_outputs_and_rows_that_cannot_be_checked(
     staged: StagedReplay,
 ) -> None:
     staged.add_suite("mine", TWO_EACH, measures={"not_two": "sum(nowhere)"})
@@ -134,7 +134,7 @@ def test_strength_rejects_unknown_outputs_and_rows_that_cannot_be_checked(
         strength(staged.config, staged.replay_id)
 
 
-def test_damages_match_the_types_of_columns() -> None:
+def test_generated_damages_match_the_column_types() -> None:
     types = {
         "s": pa.string(),
         "b": pa.bool_(),

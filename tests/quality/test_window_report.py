@@ -36,7 +36,7 @@ def column(report: pa.Table, name: str) -> dict[int, Any]:
     return dict(zip(report["window_id"].to_pylist(), report[name].to_pylist(), strict=True))
 
 
-def test_report_has_a_row_for_every_window_even_without_output(staged: StagedReplay) -> None:
+def test_window_report_has_a_row_for_every_window_even_without_output(staged: StagedReplay) -> None:
     staged.rows = [row for row in staged.rows if row["window_id"] != 107]
     staged.facts = [fact for fact in staged.facts if fact["window_id"] != 107]
     report = report_of(staged.write())
@@ -46,7 +46,7 @@ def test_report_has_a_row_for_every_window_even_without_output(staged: StagedRep
     assert report["starts_at"][0].as_py().isoformat() == "1970-01-05T04:00:00+00:00"
 
 
-def test_ordered_facts_are_not_sorted_again(
+def test_facts_already_in_order_are_not_sorted_again(
     staged: StagedReplay,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -67,7 +67,7 @@ def test_ordered_facts_are_not_sorted_again(
     assert moved and not any(moved)
 
 
-def test_sealed_empty_window_is_neither_lost_nor_missing(staged: StagedReplay) -> None:
+def test_sealed_empty_window_is_reported_as_neither_lost_nor_missing(staged: StagedReplay) -> None:
     staged.rows = [row for row in staged.rows if row["window_id"] != 107]
     for fact in staged.facts:
         if fact["window_id"] == 107:
@@ -82,7 +82,7 @@ def test_sealed_empty_window_is_neither_lost_nor_missing(staged: StagedReplay) -
     assert [w for w, missing in column(report, "missing_inputs").items() if missing] == [108]
 
 
-def test_inputs_of_a_lost_window_count_as_lost_and_not_as_processed(staged: StagedReplay) -> None:
+def test_inputs_of_a_lost_window_are_counted_as_lost_and_not_as_processed(staged: StagedReplay) -> None:
     staged.mode = "at_most_once"
     staged.rows = [row for row in staged.rows if row["window_id"] != 107]
     staged.facts = [
@@ -124,7 +124,7 @@ def test_quarantined_tuples_are_counted_by_reason_and_source(staged: StagedRepla
     assert sum(column(report, "late").values()) == 1
 
 
-def test_measures_are_null_in_lost_windows_and_defaults_in_empty_ones(staged: StagedReplay) -> None:
+def test_measures_are_null_in_lost_windows_and_defaults_in_empty_windows(staged: StagedReplay) -> None:
     staged.rows = [row for row in staged.rows if row["window_id"] not in (107, 108)]
     for fact in staged.facts:
         if fact["window_id"] == 107 and fact["direction"] == "out":
@@ -146,7 +146,7 @@ def test_measures_are_null_in_lost_windows_and_defaults_in_empty_ones(staged: St
     assert [column(report, "newark")[w] for w in (106, 107, 108)] == [1, 0, None]
 
 
-def test_row_measures_use_only_the_attempt_that_readers_see(staged: StagedReplay) -> None:
+def test_row_measures_use_only_rows_visible_to_readers(staged: StagedReplay) -> None:
     staged.mode = "at_least_once"
     staged.rows += [
         {**row, "attempt": 2, "flights": 5} for row in staged.rows if row["window_id"] == 105
@@ -200,7 +200,7 @@ def test_row_measures_use_only_the_attempt_that_readers_see(staged: StagedReplay
         ),
     ],
 )
-def test_measure_that_cannot_be_computed_is_named(
+def test_measure_that_cannot_be_computed_is_reported_by_name(
     staged: StagedReplay,
     measure: Measure,
     message: str,
@@ -223,7 +223,7 @@ SEALS = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 3), st.booleans()),
     seals=SEALS,
     mode=st.sampled_from(["exactly_once", "at_least_once", "at_most_once"]),
 )
-def test_report_equals_a_naive_count(
+def test_window_report_equals_a_naive_count(
     rows: list[tuple[int, int, str | None]],
     seals: list[tuple[int, int, bool]],
     mode: str,
@@ -258,7 +258,7 @@ def test_report_equals_a_naive_count(
         assert column(report, "attempts")[window] == len({a for w, a, _ in seals if w == window})
 
 
-def test_error_tuples_are_those_of_the_newest_seal(staged: StagedReplay) -> None:
+def test_report_counts_error_tuples_of_the_newest_seal_only(staged: StagedReplay) -> None:
     for window, tuples, attempt in ((101, 3, 1), (101, 4, 2), (102, 5, 1), (103, 2, 1)):
         staged.facts.append(
             staged.fact(window, "error", "made.rejected", tuples, attempt, lost=window == 102)
@@ -267,7 +267,7 @@ def test_error_tuples_are_those_of_the_newest_seal(staged: StagedReplay) -> None
     assert {window: tuples for window, tuples in found.items() if tuples} == {101: 4, 103: 2}
 
 
-def test_row_measure_compares_with_an_input_where_both_are_sealed(staged: StagedReplay) -> None:
+def test_row_measure_compares_with_an_input_only_if_both_are_sealed(staged: StagedReplay) -> None:
     staged.inputs = ["raw.flights"]
     staged.mode = "at_most_once"
     staged.seals = [{"window_id": w, "tuples": 6, "stream": "raw.flights"} for w in staged.windows]

@@ -47,7 +47,7 @@ def arrivals(*windows: int, counts: list[int] | None = None) -> ArrivalCounts:
         ([], None, None, None),
     ],
 )
-def test_gap_of_too_many_empty_windows_is_found(
+def test_gap_of_too_many_empty_windows_in_the_arrivals_is_detected(
     windows: list[int],
     sealed: tuple[int, int] | None,
     last: int | None,
@@ -61,12 +61,12 @@ def test_gap_of_too_many_empty_windows_is_found(
         assert expected is None
 
 
-def test_larger_side_is_the_one_with_more_tuples() -> None:
+def test_larger_side_of_an_arrival_gap_is_the_side_with_more_tuples() -> None:
     found = find_gap(arrivals(1, 50, 51, counts=[9, 2, 3]), None, 51, 10)
     assert found is not None and found.apart == (WindowRange(50, 51),)
 
 
-def test_one_arrival_of_1970_stops_with_its_row_and_settings_that_work(bench: Bench) -> None:
+def test_arrival_in_1970_is_rejected_with_its_row_and_a_working_hint(bench: Bench) -> None:
     bench.write(ROWS + EPOCH)
     settings: dict[str, Any] = {"sealed_to": None, "end": True}
     with pytest.raises(InputError, match="have a gap of 170,406,71. windows") as caught:
@@ -93,7 +93,7 @@ def test_one_arrival_of_1970_stops_with_its_row_and_settings_that_work(bench: Be
 
 
 @pytest.mark.parametrize("wrong", ["1970-01-01T00:00:03Z", "2025-06-01T00:00:00Z"])
-def test_row_of_a_wrong_clock_is_quarantined_once_and_makes_no_row_late(
+def test_row_with_a_wrong_clock_is_quarantined_once_and_makes_no_other_row_late(
     bench: Bench,
     wrong: str,
 ) -> None:
@@ -110,7 +110,7 @@ def test_row_of_a_wrong_clock_is_quarantined_once_and_makes_no_row_late(
     assert len(bench.aside()) == 1
 
 
-def test_too_many_rows_apart_are_never_quarantined(bench: Bench) -> None:
+def test_too_many_rows_beyond_an_arrival_gap_are_never_quarantined(bench: Bench) -> None:
     bench.write(ROWS + EPOCH * 10)
     with pytest.raises(InputError, match="have a gap of") as caught:
         bench.record(sealed_to=None, on_gap="quarantine")

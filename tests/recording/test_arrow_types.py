@@ -48,7 +48,7 @@ ROW = {"t": datetime(1970, 1, 1, 0, 0, 0, 1), "v": 1}
         (pa.uuid(), pa.binary()),
     ],
 )
-def test_every_type_has_a_type_of_spark_that_holds_its_values(
+def test_every_arrow_type_maps_to_a_spark_type_for_all_its_values(
     given_type: pa.DataType,
     wanted: pa.DataType,
 ) -> None:
@@ -95,7 +95,7 @@ def test_every_type_has_a_type_of_spark_that_holds_its_values(
         ),
     ],
 )
-def test_converted_value_is_unchanged_or_an_error(
+def test_type_conversion_keeps_the_value_or_raises_an_error(
     values: list[Any],
     given_type: pa.DataType,
     wanted: pa.DataType,
@@ -122,14 +122,14 @@ def test_converted_value_is_unchanged_or_an_error(
         (pa.list_(pa.int64()), pa.int64()),
     ],
 )
-def test_values_of_another_kind_raise_an_error(
+def test_conversion_of_incompatible_values_raises_an_error(
     given_type: pa.DataType, wanted: pa.DataType
 ) -> None:
     with pytest.raises((pa.ArrowInvalid, pa.ArrowNotImplementedError)):
         converted(pa.array([], given_type), wanted, "UTC", Counter())
 
 
-def test_nanoseconds_are_cut_towards_the_past_and_counted_in_lists_too() -> None:
+def test_nanoseconds_are_rounded_down_and_counted_even_in_lists() -> None:
     notes: Counter[str] = Counter()
     times = pa.array([-1500, 1500, 2000, None], pa.timestamp("ns"))
     cut = converted(times, US, "UTC", notes)
@@ -145,7 +145,7 @@ ZONES = (BERLIN, "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "UTC
     st.sampled_from(ZONES),
     st.datetimes(datetime(1900, 1, 1), datetime(2037, 12, 31)) | st.sampled_from(CHANGES),
 )
-def test_local_time_becomes_the_instant_that_python_chooses_or_an_error(
+def test_local_time_is_converted_to_an_instant_as_in_python_or_rejected(
     zone: str,
     local: datetime,
 ) -> None:
@@ -161,12 +161,12 @@ def test_local_time_becomes_the_instant_that_python_chooses_or_an_error(
         assert notes[TWICE] == (first != last)
 
 
-def test_instant_cannot_become_a_local_time() -> None:
+def test_instant_is_not_converted_to_a_local_time() -> None:
     with pytest.raises(pa.ArrowInvalid):
         converted(pa.array([datetime(2024, 7, 1, 12, tzinfo=UTC)], INSTANT), US, BERLIN, Counter())
 
 
-def test_wider_type_has_the_values_of_both() -> None:
+def test_common_type_can_represent_the_values_of_both_types() -> None:
     whole, real = (
         pa.list_(pa.struct([("v", kind), ("k", pa.string())]))
         for kind in (pa.int64(), pa.float64())
@@ -176,7 +176,7 @@ def test_wider_type_has_the_values_of_both() -> None:
     assert wider_type(pa.string(), pa.float64()) is None
 
 
-def test_values_of_fields_that_the_wanted_type_lacks_are_left_out_and_counted() -> None:
+def test_values_of_fields_missing_in_the_target_type_are_dropped_and_counted() -> None:
     kind = pa.struct([("a", pa.int64()), ("b", pa.string())])
     rows = pa.array([{"a": 1, "b": "x"}, None, {"a": 2, "b": None}, {"a": 3, "b": "y"}], kind)
     notes: Counter[str] = Counter()

@@ -50,7 +50,7 @@ def told(folder: Path, **settings: Any) -> dict[str, pa.DataType] | None:
          {"at": INSTANT, "k": pa.string()}),
     ],
 )  # fmt: skip
-def test_columns_are_derived_from_settings_and_source_where_types_are_certain(
+def test_columns_are_derived_from_settings_and_source_if_types_are_certain(
     tmp_path: Path,
     settings: dict[str, Any],
     wanted: dict[str, pa.DataType] | None,

@@ -156,7 +156,7 @@ Bench(spark_session(config, "dies", quick=True), Path({str(tmp_path)!r})).record
     check_complete(bench)
 
 
-def test_one_of_two_recorders_without_a_common_lock_conflicts_and_changes_nothing(
+def test_one_of_two_recorders_without_a_common_lock_fails_with_a_conflict(
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

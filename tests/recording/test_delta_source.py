@@ -49,7 +49,7 @@ CHANGES: dict[str, Callable[[DeltaTable], Any]] = {
 
 
 @pytest.mark.parametrize("operation", CHANGES)
-def test_commit_that_changed_rows_is_rejected_or_skipped_on_request(
+def test_source_commit_that_changed_rows_is_rejected_or_skipped_on_request(
     tmp_path: Path,
     operation: str,
 ) -> None:
@@ -71,7 +71,7 @@ def test_commit_that_changed_rows_is_rejected_or_skipped_on_request(
     assert [warning.split(" of ")[0] for warning in found.warnings] == [f"version 2 ({operation})"]
 
 
-def test_compacted_and_vacuumed_files_are_replaced_by_reading_the_whole_table(
+def test_whole_source_table_is_read_after_compaction_and_vacuum(
     tmp_path: Path,
 ) -> None:
     source = tmp_path / "d"
@@ -94,7 +94,9 @@ def test_compacted_and_vacuumed_files_are_replaced_by_reading_the_whole_table(
 
 
 @pytest.mark.parametrize("position", [SourcePosition(), SourcePosition(0)])
-def test_table_partitioned_by_time_is_read(tmp_path: Path, position: SourcePosition) -> None:
+def test_delta_source_partitioned_by_time_can_be_read(
+    tmp_path: Path, position: SourcePosition
+) -> None:
     source = tmp_path / "d"
     times = [
         datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
@@ -122,7 +124,7 @@ def test_table_partitioned_by_time_is_read(tmp_path: Path, position: SourcePosit
     ]
 
 
-def test_file_from_before_a_new_column_has_nulls_in_it(tmp_path: Path) -> None:
+def test_file_older_than_a_new_column_has_nulls_in_this_column(tmp_path: Path) -> None:
     source = tmp_path / "d"
     write(source, 1)
     both = pa.table({"n": pa.array([2], pa.int64()), "m": ["x"]})
@@ -146,7 +148,7 @@ def rows_of(source: Path, position: SourcePosition, **options: Any) -> list[dict
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_files_of_a_restore_do_not_come_twice(tmp_path: Path, version: int) -> None:
+def test_files_of_a_restored_table_are_not_read_twice(tmp_path: Path, version: int) -> None:
     source = tmp_path / "d"
     write(source, 1)
     write(source, 2)
@@ -165,7 +167,7 @@ def test_files_of_a_restore_do_not_come_twice(tmp_path: Path, version: int) -> N
     assert sorted(row["n"] for row in rows) == ([1, 2, 3] if version == 1 else [3])
 
 
-def test_files_of_two_commits_come_once(tmp_path: Path) -> None:
+def test_files_added_by_two_commits_are_read_once(tmp_path: Path) -> None:
     # Such as another engine's RESTORE, which its log names otherwise.
     source = tmp_path / "d"
     write(source, 1)
@@ -191,7 +193,7 @@ def clone_of(base: Path, clone: Path, prefix: str) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["file:", "file://", ""])
-def test_shallow_clone_is_read_and_one_without_its_files_is_named(
+def test_shallow_clone_can_be_read_and_missing_files_are_reported(
     tmp_path: Path,
     prefix: str,
 ) -> None:
@@ -216,7 +218,7 @@ def test_shallow_clone_is_read_and_one_without_its_files_is_named(
 
 @pytest.mark.parametrize("position", [SourcePosition(), SourcePosition(0)])
 @pytest.mark.parametrize("is_checkpointed", [False, True])
-def test_partition_times_without_a_zone_are_read_in_the_zone_that_is_set(
+def test_partition_times_without_a_zone_use_the_configured_time_zone(
     tmp_path: Path,
     position: SourcePosition,
     is_checkpointed: bool,

@@ -33,7 +33,7 @@ def write_parquet(path: Path, at: datetime = AT, **columns: pa.Array) -> Path:
     return path.parent
 
 
-def test_int96_times_of_any_year_are_recorded_and_lost_digits_reported(bench: Bench) -> None:
+def test_int96_times_of_any_year_are_recorded_with_a_report_of_lost_digits(bench: Bench) -> None:
     for number, until in enumerate([datetime(9999, 12, 31, 2), datetime(1500, 1, 1)]):
         path = bench.root / "in" / f"{number}.parquet"
         path.parent.mkdir(exist_ok=True)
@@ -54,7 +54,7 @@ def test_int96_times_of_any_year_are_recorded_and_lost_digits_reported(bench: Be
 
 @pytest.mark.parametrize("names", ["ab", "ba"])
 @pytest.mark.parametrize("columns", [None, "at TIMESTAMP, k STRING"])
-def test_times_with_and_without_the_utc_flag_are_recorded_at_their_instants(
+def test_times_with_and_without_the_utc_flag_are_recorded_correctly(
     bench: Bench,
     names: str,
     columns: str | None,
@@ -76,7 +76,7 @@ def test_times_with_and_without_the_utc_flag_are_recorded_at_their_instants(
     ]
 
 
-def test_local_time_that_does_not_exist_among_instants_refuses_its_file(bench: Bench) -> None:
+def test_file_with_a_nonexistent_local_time_is_rejected(bench: Bench) -> None:
     write_parquet(bench.root / "in" / "1.parquet", t=pa.array([AT], INSTANT))
     absent = pa.array([datetime(2024, 3, 31, 2, 30)], pa.timestamp("us"))
     folder = write_parquet(bench.root / "in" / "2.parquet", LATER, t=absent)
@@ -99,7 +99,7 @@ def nested(value: float, kind: pa.DataType) -> pa.Array:
         ({"r": pa.array([5])}, {"r": pa.array(["five"])}),
     ],
 )
-def test_value_that_a_later_file_would_lose_refuses_it_and_the_advice_works(
+def test_later_file_that_would_lose_a_value_is_rejected_with_a_working_hint(
     bench: Bench,
     first: dict[str, pa.Array],
     second: dict[str, pa.Array],
@@ -133,7 +133,7 @@ def test_small_unsigned_numbers_are_recorded(bench: Bench) -> None:
     assert bench.rows("select a, b, c from s") == [{"a": 200, "b": 60_000, "c": [255]}]
 
 
-def test_digits_beyond_microseconds_are_reported_only_where_there_are_any(bench: Bench) -> None:
+def test_digits_beyond_microseconds_are_reported_only_if_present(bench: Bench) -> None:
     kind = pa.list_(pa.timestamp("ns", "UTC"))
     folder = write_parquet(bench.root / "in" / "1.parquet", t=pa.array([[-1, 2_000]], kind))
     result = bench.record(source=str(folder), columns=None, keys=[])
@@ -142,7 +142,7 @@ def test_digits_beyond_microseconds_are_reported_only_where_there_are_any(bench:
     assert found == [{"a": "1969-12-31T23:59:59.999999Z", "b": "1970-01-01T00:00:00.000002Z"}]
 
 
-def test_column_without_a_type_is_left_out_with_a_report_or_has_the_declared_one(
+def test_column_without_a_type_is_omitted_unless_its_type_is_declared(
     bench: Bench,
 ) -> None:
     folder = write_parquet(bench.root / "in" / "1.parquet", k=pa.array(["a"]), n=pa.nulls(1))
@@ -154,7 +154,7 @@ def test_column_without_a_type_is_left_out_with_a_report_or_has_the_declared_one
     assert bench.rows("select k, n from s") == [{"k": "a", "n": None}]
 
 
-def test_columns_that_differ_in_case_are_named_and_the_advice_works(bench: Bench) -> None:
+def test_columns_that_differ_only_in_case_are_rejected_with_a_working_hint(bench: Bench) -> None:
     (bench.root / "s.csv").write_text(f"Id,id,at\n1,2,{AT.isoformat()}\n")
     with pytest.raises(InputError, match='columns "Id" and "id" of the source of stream "s"') as e:
         bench.record(columns=None, keys=[])
@@ -168,7 +168,7 @@ def test_columns_that_differ_in_case_are_named_and_the_advice_works(bench: Bench
         bench.record(columns=advice[1], keys=[], select={"ID": "1"}, start_over=True)
 
 
-def test_zip_file_of_a_mac_is_read_without_what_macos_adds(bench: Bench) -> None:
+def test_macos_metadata_in_a_zip_file_is_ignored(bench: Bench) -> None:
     with zipfile.ZipFile(bench.root / "s.zip", "w") as archive:
         archive.writestr("__MACOSX/._notes.json", b"\x00\x05\x16\x07")
         archive.writestr("__MACOSX/._s.csv", b"\x00\x05\x16\x07Mac OS X \xff")
@@ -179,7 +179,7 @@ def test_zip_file_of_a_mac_is_read_without_what_macos_adds(bench: Bench) -> None
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_file_that_is_only_a_header_has_no_rows(bench: Bench, end: str, mark: str) -> None:
+def test_file_with_only_a_header_has_no_rows(bench: Bench, end: str, mark: str) -> None:
     folder = bench.root / "in"
     folder.mkdir()
     (folder / "1.csv").write_text(f"{HEADER}a,{AT.isoformat()},1\n")
@@ -201,7 +201,7 @@ def test_line_with_more_than_one_json_value_is_malformed(bench: Bench, more: str
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
-def test_text_without_a_full_date_is_malformed_and_moves_no_window(
+def test_text_without_a_full_date_is_malformed_and_does_not_affect_windows(
     bench: Bench,
     kind: str,
 ) -> None:
@@ -221,7 +221,7 @@ def test_text_without_a_full_date_is_malformed_and_moves_no_window(
     assert {reason for _, reason, _ in bench.aside()} == {"malformed: arrived_at is not timestamp"}
 
 
-def test_number_without_a_unit_cannot_become_a_time(bench: Bench) -> None:
+def test_number_without_a_unit_is_not_converted_to_a_time(bench: Bench) -> None:
     (bench.root / "s.jsonl").write_text('{"at": 1704067200}\n')
     settings: dict[str, Any] = {"source": str(bench.root / "s.jsonl"), "keys": []}
     assert bench.record(columns="at TIMESTAMP", **settings).malformed == 1
@@ -230,7 +230,7 @@ def test_number_without_a_unit_cannot_become_a_time(bench: Bench) -> None:
         bench.record(source=str(folder), keys=[], columns="at TIMESTAMP, ms TIMESTAMP")
 
 
-def test_instant_that_python_lacks_is_recorded(bench: Bench) -> None:
+def test_instant_outside_the_python_datetime_range_is_recorded(bench: Bench) -> None:
     extremes = [2**63 - 1, -(2**63), 576_000_000_000_000_000]
     rows = {
         "at": pa.array([AT] * 3, INSTANT),
@@ -247,7 +247,7 @@ def test_instant_that_python_lacks_is_recorded(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_local_times_that_a_zone_lacks_or_has_twice_are_reported(bench: Bench, kind: str) -> None:
+def test_nonexistent_and_ambiguous_local_times_are_reported(bench: Bench, kind: str) -> None:
     local = ["2024-03-31 02:30:00", "2024-10-27 02:30:00", "2024-07-01 12:00:00"]
     zoned = "2024-10-27T02:30:00+01:00"
     path = bench.root / f"s.{kind}"
@@ -276,7 +276,7 @@ def test_local_times_that_a_zone_lacks_or_has_twice_are_reported(bench: Bench, k
     ]
 
 
-def test_digits_beyond_microseconds_of_a_text_are_reported(bench: Bench) -> None:
+def test_digits_beyond_microseconds_in_text_are_reported(bench: Bench) -> None:
     bench.write("a,1970-01-01T02:46:41.123456789Z,1\nb,1970-01-01T02:46:41.1234560Z,2\n")
     result = bench.record()
     assert result.warnings == ["1 timestamps are more precise than microseconds and were truncated"]
@@ -306,7 +306,7 @@ def test_digits_beyond_microseconds_of_a_text_are_reported(bench: Bench) -> None
         ),
     ],
 )
-def test_declared_type_that_would_change_a_value_makes_its_row_malformed(
+def test_row_is_malformed_if_the_declared_type_would_change_a_value(
     bench: Bench,
     values: pa.Array,
     declared: str,
@@ -324,13 +324,13 @@ def test_declared_type_that_would_change_a_value_makes_its_row_malformed(
     assert ([position for _, _, position in bench.aside()] if bad else []) == bad
 
 
-def test_declared_field_that_the_source_lacks_is_refused_by_name(bench: Bench) -> None:
+def test_declared_field_missing_in_the_source_is_rejected_by_name(bench: Bench) -> None:
     folder = write_parquet(bench.root / "in" / "1.parquet", v=pa.array([{"a": 1}]))
     with pytest.raises(InputError, match='field "b" in the setting "columns" does not exist'):
         bench.record(source=str(folder), columns="at TIMESTAMP, v STRUCT<a: INT, b: INT>", keys=[])
 
 
-def test_arrival_whose_window_python_cannot_represent_is_malformed(bench: Bench) -> None:
+def test_arrival_in_a_window_outside_the_python_datetime_range_is_malformed(bench: Bench) -> None:
     (bench.root / "in").mkdir()
     year_10000_us = 253_402_300_800_000_000
     times = [AT.timestamp() * 10**6, 2**63 - 1, -(2**63), year_10000_us, year_10000_us - 20_000_000]

@@ -728,7 +728,7 @@ def check(bench: Bench, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_drawn_table_is_recorded_row_by_row(bench: Bench, seed: int) -> None:
+def test_randomly_generated_table_is_recorded_unchanged(bench: Bench, seed: int) -> None:
     check(bench, seed)
 
 
@@ -740,5 +740,5 @@ def test_drawn_table_is_recorded_row_by_row(bench: Bench, seed: int) -> None:
         *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(40, 400)),
     ],
 )
-def test_more_drawn_tables_are_recorded_row_by_row(bench: Bench, seed: int) -> None:
+def test_more_randomly_generated_tables_are_recorded_unchanged(bench: Bench, seed: int) -> None:
     check(bench, seed)

@@ -78,7 +78,7 @@ def read(
     return pa.concat_tables(found).to_pylist() if found else []
 
 
-def test_fed_back_tuples_arrive_in_the_newest_ended_window_or_the_open_one(
+def test_fed_back_tuples_arrive_in_the_newest_ended_window_or_the_open_window(
     tmp_path: Path,
     clock: SimpleNamespace,
 ) -> None:
@@ -159,7 +159,7 @@ def test_fed_back_tuples_are_recorded_once_despite_republication(
 
 
 @pytest.mark.jvm
-def test_run_that_dies_before_its_seals_feeds_nothing_back_twice(
+def test_run_killed_before_its_seals_does_not_feed_tuples_back_twice(
     bench: Bench,
     clock: SimpleNamespace,
     monkeypatch: pytest.MonkeyPatch,

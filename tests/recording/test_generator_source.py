@@ -70,7 +70,7 @@ def rows_here(source: GeneratorSource, contents: SourceContents) -> pa.Table:
 
 
 @pytest.mark.jvm
-def test_rows_are_equal_for_any_number_of_tasks_and_parts(
+def test_generated_rows_are_equal_for_any_number_of_tasks_and_parts(
     bench: Bench,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -96,7 +96,7 @@ def recorded(bench: Bench, stream: StreamConfig, **flags: Any) -> RecordResult:
 
 
 @pytest.mark.jvm
-def test_generator_is_recorded_at_once_or_in_pieces_with_equal_rows(
+def test_generator_recorded_in_one_or_several_runs_has_equal_rows(
     bench: Bench,
     tmp_path: Path,
 ) -> None:
@@ -127,7 +127,7 @@ def test_generator_is_recorded_at_once_or_in_pieces_with_equal_rows(
 
 
 @pytest.mark.jvm
-def test_generator_of_the_user_is_computed_by_tasks(bench: Bench, tmp_path: Path) -> None:
+def test_custom_generator_is_computed_by_spark_tasks(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "trips.py").write_text(MODULE)
     stream = settings("trips.py", source_settings={"taxis": 3, "tuples": 250})
     source, contents = opened(tmp_path, stream)
@@ -146,7 +146,7 @@ def test_windows_in_the_future_are_recorded_later(tmp_path: Path) -> None:
     assert not contents.files and not contents.ends and contents.warnings
 
 
-def test_scan_continues_after_the_last_sealed_window(tmp_path: Path) -> None:
+def test_generator_scan_continues_after_the_last_sealed_window(tmp_path: Path) -> None:
     stream = settings(source_settings={"rate": 10, "windows": 5})
     source, contents = opened(tmp_path, stream, sealed=FIRST + 2)
     assert not contents.whole and contents.ends
@@ -174,7 +174,7 @@ def wrong() -> Iterator[tuple[StreamConfig, str]]:
 
 
 @pytest.mark.parametrize(("stream", "words"), list(wrong()))
-def test_wrong_settings_are_rejected_with_section_and_key(
+def test_invalid_generator_settings_are_rejected_with_section_and_key(
     tmp_path: Path,
     stream: StreamConfig,
     words: str,

@@ -21,7 +21,7 @@ def changed_aside(bench: Bench) -> list[int]:
     ]
 
 
-def test_edited_row_makes_its_window_a_changed_one_and_no_late_one(bench: Bench) -> None:
+def test_edited_source_row_is_counted_as_a_changed_window_and_not_as_late(bench: Bench) -> None:
     bench.write(ROWS)
     bench.record()
     bench.write(EDITED)
@@ -37,7 +37,7 @@ def test_edited_row_makes_its_window_a_changed_one_and_no_late_one(bench: Bench)
     assert result.already_there == 4
 
 
-def test_changed_late_and_short_windows_are_counted_separately(bench: Bench) -> None:
+def test_changed_late_and_incomplete_windows_are_counted_separately(bench: Bench) -> None:
     more = "m,1970-01-01T02:47:02Z,6\nm,1970-01-01T02:47:02Z,6\n"
     bench.write(ROWS + more)
     bench.record()
@@ -73,7 +73,7 @@ def test_late_tuples_stay_in_quarantine_while_a_window_is_changed(bench: Bench) 
 
 
 @pytest.mark.long
-def test_restored_source_leaves_only_its_late_tuples(bench: Bench) -> None:
+def test_only_late_tuples_remain_after_the_source_is_restored(bench: Bench) -> None:
     late = "late,1970-01-01T02:47:11Z,8\n"
     bench.write(ROWS)
     bench.record()

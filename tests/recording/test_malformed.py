@@ -36,7 +36,7 @@ def rows_of(count: int, bad: int) -> ArrivalCounts:
         (100, 51, 0.5, True),
     ],
 )  # fmt: skip
-def test_malformed_share_counts_only_from_ten_rows_on(
+def test_malformed_share_is_checked_only_for_at_least_ten_rows(
     count: int,
     bad: int,
     share: float,
@@ -50,7 +50,7 @@ def test_malformed_share_counts_only_from_ten_rows_on(
     ("rows", "reason"),
     [(SWAPPED, "column at is not timestamp"), ("a,,1\n" * 12 + ROWS, "no arrival timestamp")],
 )
-def test_too_many_malformed_rows_seal_nothing_and_stay_in_quarantine(
+def test_too_many_malformed_rows_prevent_sealing_and_stay_in_quarantine(
     bench: Bench,
     rows: str,
     reason: str,
@@ -91,7 +91,7 @@ def test_later_run_with_too_many_malformed_rows_leaves_the_stream_unchanged(benc
     assert bench.tuples() == before
 
 
-def test_unneeded_stream_can_be_restarted_with_other_settings(bench: Bench) -> None:
+def test_stream_without_dependents_can_be_restarted_with_other_settings(bench: Bench) -> None:
     bench.write(ROWS + "a,1970-01-01T02:46:41Z,many\n")
     bench.record()
     result = bench.record(
@@ -105,7 +105,7 @@ def test_unneeded_stream_can_be_restarted_with_other_settings(bench: Bench) -> N
     assert bench.aside() == []
 
 
-def test_failed_restart_keeps_the_recording(bench: Bench) -> None:
+def test_failed_stream_restart_keeps_the_existing_recording(bench: Bench) -> None:
     bench.write(ROWS + SWAPPED)
     bench.record(malformed_max_share=1)
     before = bench.tuples()
@@ -114,7 +114,7 @@ def test_failed_restart_keeps_the_recording(bench: Bench) -> None:
     assert bench.tuples() == before
 
 
-def test_stream_that_a_replay_reads_is_not_restarted(bench: Bench) -> None:
+def test_stream_read_by_a_replay_is_not_restarted(bench: Bench) -> None:
     bench.write(ROWS)
     bench.record()
     ledger = Ledger.open(bench.config().ledger_url)
@@ -163,7 +163,7 @@ def test_interrupted_restart_is_completed_by_the_next_run(
     ]
 
 
-def test_restored_tables_are_not_removed_by_an_old_removal(
+def test_leftover_removal_folder_does_not_affect_restored_tables(
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -175,7 +175,7 @@ def test_restored_tables_are_not_removed_by_an_old_removal(
     assert not (folder / ".s.deleted").exists()
 
 
-def test_quarantined_rows_name_column_and_value_in_the_order_of_the_file(bench: Bench) -> None:
+def test_quarantined_rows_show_column_and_value_in_file_order(bench: Bench) -> None:
     rows = ROWS.splitlines(keepends=True)
     bad = [
         f"{key},1970-01-01T02:46:5{n % 10}Z,{value}\n"

@@ -63,7 +63,7 @@ def test_stream_without_its_last_commit_is_rejected_by_record_and_plan(bench: Be
             attempt()
 
 
-def test_run_that_died_between_its_two_tables_can_be_repeated(bench: Bench) -> None:
+def test_run_killed_between_writing_its_two_tables_can_be_repeated(bench: Bench) -> None:
     bench.write("")
     bench.record()
     shutil.rmtree(bench.config().windows_table("s"))

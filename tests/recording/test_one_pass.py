@@ -60,7 +60,7 @@ def write_delta(root: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("write", [write_parquet, write_delta])
-def test_spark_reads_the_same_tuples_as_a_copy(
+def test_spark_reads_the_same_tuples_as_from_a_copy_of_the_source(
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,
     write: Any,
@@ -95,7 +95,7 @@ def test_spark_reads_the_same_tuples_as_a_copy(
         pa.timestamp("s", "UTC"),
     ],
 )
-def test_every_time_unit_yields_the_same_tuples(bench: Bench, kind: pa.DataType) -> None:
+def test_sources_with_any_time_unit_yield_the_same_tuples(bench: Bench, kind: pa.DataType) -> None:
     # Spark cannot read nanoseconds by itself, so such files are copied.
     frame = frame_of(1)
     times = frame["at"].cast(kind)
@@ -140,7 +140,7 @@ def test_file_that_changes_during_the_read_is_rejected(
     assert bench.record(**settings).recorded > 150
 
 
-def test_rows_that_differ_from_the_count_are_not_committed(
+def test_rows_are_not_committed_if_their_number_differs_from_the_count(
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -158,7 +158,7 @@ def test_rows_that_differ_from_the_count_are_not_committed(
     assert bench.tuples() == []
 
 
-def test_many_windows_are_numbered_by_a_window_function_with_equal_offsets(
+def test_window_function_numbers_many_windows_with_equal_offsets(
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -179,7 +179,7 @@ def test_windows_are_distributed_over_files_of_equal_size_in_order() -> None:
     assert arrivals.rows == 1_000_004
 
 
-def test_nothing_is_committed_before_the_read_back_succeeds(
+def test_nothing_is_committed_before_the_written_rows_are_verified(
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

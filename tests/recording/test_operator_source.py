@@ -137,7 +137,7 @@ def test_invalid_emission_is_reported_with_window_and_callback(tmp_path: Path, c
         ({}, MODULE.replace('("at",', '("when",'), 'a pyarrow schema with the column "at"'),
     ],
 )
-def test_wrong_settings_are_rejected_before_anything_is_read(
+def test_invalid_source_settings_are_rejected_before_anything_is_read(
     tmp_path: Path,
     settings: dict[str, Any],
     text: str,
@@ -170,7 +170,7 @@ def test_operator_source_is_recorded_and_continues_after_its_last_seal(
     assert again.recorded == 0 and len(notes.read_text().split()) == 7
 
 
-def test_run_input_calls_the_source_window_by_window(tmp_path: Path) -> None:
+def test_run_input_calls_the_source_operator_window_by_window(tmp_path: Path) -> None:
     space: dict[str, Any] = {}
     exec(compile(write(tmp_path).read_text(), "beats.py", "exec"), space)
     found = run_input(space["Beats"](every_s=5), 1000, 1001, width="10 s")

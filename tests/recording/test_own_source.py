@@ -84,7 +84,7 @@ def read(source: Source, declared: Sequence[str] | None = None) -> tuple[SourceC
 
 
 @pytest.mark.parametrize("given", [None, "pairs"])
-def test_module_defines_a_source_by_suffix_or_format(own: Path, given: str | None) -> None:
+def test_module_can_define_a_source_by_suffix_or_format(own: Path, given: str | None) -> None:
     (own / "1.pairs").write_text("a=1\nb=2\n")
     contents, rows = read(opened(own, "1.pairs", format=given, source_settings={"between": "="}))
     assert contents.columns == ["k", "at"]
@@ -94,13 +94,13 @@ def test_module_defines_a_source_by_suffix_or_format(own: Path, given: str | Non
     ]
 
 
-def test_source_validates_its_own_settings_before_reading(own: Path) -> None:
+def test_custom_source_validates_its_settings_before_reading(own: Path) -> None:
     (own / "1.pairs").write_text("a=1\n")
     with pytest.raises(InputError, match="needs source_settings.between"):
         opened(own, "1.pairs")
 
 
-def test_unknown_format_error_lists_the_known_ones(own: Path) -> None:
+def test_unknown_format_error_lists_the_known_formats(own: Path) -> None:
     known = ", ".join(known_sources())
     assert "pairs" in known
     with pytest.raises(InputError, match=f"use one of {known}"):

@@ -76,13 +76,13 @@ def test_unknown_encoding_is_rejected() -> None:
         StreamConfig(source="s.csv", arrived_at="at", encoding="klingon")
 
 
-def test_quoted_null_is_text(tmp_path: Path) -> None:
+def test_quoted_null_is_read_as_text(tmp_path: Path) -> None:
     file = file_of(tmp_path, b'k,n\n"null",1\nnull,2\n"",3\n,4\n')
     rows = rows_of(file, ["k", "n"], null_values=["", "null"])
     assert [row["k"] for row in rows] == ["null", None, "", None]
 
 
-def test_only_optional_columns_may_be_absent(tmp_path: Path) -> None:
+def test_only_optional_columns_may_be_missing(tmp_path: Path) -> None:
     file = file_of(tmp_path, b"k\na\n")
     assert [row["n"] for row in rows_of(file, ["k", "n"], ("n",))] == [None]
     with pytest.raises(InputError, match='column "n" is not in source file "s.csv"'):
@@ -113,7 +113,7 @@ class Endless(io.RawIOBase):
         return begin + b"2" * (size - len(begin))
 
 
-def test_enormous_line_is_rejected_in_bounded_memory(
+def test_very_long_line_is_rejected_with_bounded_memory(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -34,7 +34,7 @@ def test_record_writes_windows_in_arrival_order_with_offsets(bench: Bench) -> No
     assert (result.first, result.last, result.recorded) == (1000, 1004, 5)
 
 
-def test_record_seals_empty_windows_too(bench: Bench) -> None:
+def test_record_also_seals_empty_windows(bench: Bench) -> None:
     bench.write(ROWS)
     result = bench.record()
     sealed = bench.rows("select window_id, tuples from w order by window_id")
@@ -48,13 +48,13 @@ def test_record_seals_empty_windows_too(bench: Bench) -> None:
     assert (result.windows_sealed, result.windows_empty) == (5, 2)
 
 
-def test_ties_are_ordered_by_the_numeric_row_number(bench: Bench) -> None:
+def test_rows_with_equal_arrival_are_ordered_by_the_numeric_row_number(bench: Bench) -> None:
     bench.write("".join(f"k{n},1970-01-01T02:46:41Z,{n}\n" for n in range(25)))
     bench.record()
     assert [row[3] for row in bench.tuples()] == list(range(25))
 
 
-def test_second_run_changes_nothing(bench: Bench) -> None:
+def test_second_record_run_changes_nothing(bench: Bench) -> None:
     bench.write(ROWS + "a,1970-01-01T02:46:41Z,x\n")
     bench.record()
     before = bench.tuples(), bench.aside(), bench.rows("select * from w order by window_id")
@@ -117,7 +117,7 @@ def test_malformed_rows_are_quarantined_with_their_reason(bench: Bench) -> None:
     assert (result.recorded, result.malformed) == (5, 5)
 
 
-def test_tuples_after_the_bound_are_recorded_by_a_later_run(bench: Bench) -> None:
+def test_tuples_after_the_sealing_bound_are_recorded_by_a_later_run(bench: Bench) -> None:
     bench.write(ROWS)
     early = bench.record(sealed_to="1970-01-01T02:46:55Z")
     assert (early.last, early.recorded, early.waiting) == (1000, 3, 2)
@@ -127,7 +127,7 @@ def test_tuples_after_the_bound_are_recorded_by_a_later_run(bench: Bench) -> Non
     assert bench.rows("select count(*) as n from w where tuples = 0") == [{"n": 5}]
 
 
-def test_window_of_the_newest_tuple_stays_open(bench: Bench) -> None:
+def test_window_of_the_newest_tuple_is_not_sealed(bench: Bench) -> None:
     bench.write(ROWS)
     half = bench.record(sealed_to=None)
     assert (half.last, half.recorded, half.waiting) == (1003, 4, 1)
@@ -141,7 +141,7 @@ def test_window_of_the_newest_tuple_stays_open(bench: Bench) -> None:
     assert [row[3] for row in bench.tuples()] == [2, 1, 3, 4, 5, 6]
 
 
-def test_seal_after_delays_sealing_by_the_allowance_of_the_stream(bench: Bench) -> None:
+def test_seal_after_setting_delays_sealing(bench: Bench) -> None:
     bench.write(ROWS)
     result = bench.record(sealed_to=None, seal_after="20 s")
     assert (result.last, result.recorded, result.waiting) == (1001, 4, 1)
@@ -174,7 +174,7 @@ def test_tuples_without_an_event_time_are_reported(bench: Bench) -> None:
     ]
 
 
-def test_tuple_of_the_future_is_pending_and_seals_nothing(bench: Bench) -> None:
+def test_tuple_with_a_future_arrival_is_pending_and_seals_no_window(bench: Bench) -> None:
     bench.write(ROWS + "x,9000-01-01T00:00:00Z,1\n")
     result = bench.record(sealed_to=None)
     assert (result.last, result.waiting) == (1003, 2)
@@ -188,7 +188,7 @@ def test_bound_in_the_future_is_rejected(bench: Bench) -> None:
         bench.record(sealed_to="9000-01-01")
 
 
-def test_tuple_deleted_from_the_source_stays_recorded_with_a_warning(bench: Bench) -> None:
+def test_tuple_deleted_from_the_source_remains_recorded_with_a_warning(bench: Bench) -> None:
     bench.write(ROWS)
     bench.record()
     bench.write("".join(ROWS.splitlines(keepends=True)[1:]))
@@ -326,7 +326,7 @@ def test_bad_settings_are_reported_before_anything_is_written(
     assert not bench.config().stream_table("s").exists()
 
 
-def test_select_adds_columns_and_zone_applies_to_zoneless_texts(bench: Bench) -> None:
+def test_select_setting_adds_columns_and_zone_applies_to_text_without_a_zone(bench: Bench) -> None:
     bench.write("a,1970-06-01T12:00:00,3\n")
     bench.record(
         end=True,
@@ -340,7 +340,7 @@ def test_select_adds_columns_and_zone_applies_to_zoneless_texts(bench: Bench) ->
     ]
 
 
-def test_numbers_may_have_a_decimal_comma(bench: Bench) -> None:
+def test_numbers_with_a_decimal_comma_are_parsed(bench: Bench) -> None:
     values = ("1.234,50", "-7,25", "1.234", "12", "1.5", "1,5", "many")
     (bench.root / "s.csv").write_text(
         "k;at;n\n" + "".join(f"a;1970-01-01T02:46:41Z;{n}\n" for n in values)
@@ -376,7 +376,7 @@ def test_second_recorder_is_rejected_while_one_is_running(bench: Bench) -> None:
     assert bench.record().recorded == 5
 
 
-def test_empty_source_seals_nothing_before_the_first_tuple(bench: Bench) -> None:
+def test_empty_source_does_not_seal_windows_before_the_first_tuple(bench: Bench) -> None:
     bench.write("")
     assert bench.record().windows_sealed == 0
     bench.write(ROWS)

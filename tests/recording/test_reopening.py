@@ -87,7 +87,7 @@ def test_late_tuples_are_added_to_their_reopened_windows(bench: Bench) -> None:
     assert bench.rows("select arrived_at from s where n = 9")[0]["arrived_at"].microsecond == 123456
 
 
-def test_reopening_that_lost_a_part_file_changes_nothing(
+def test_reopening_fails_without_changes_if_a_part_file_is_lost(
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -181,7 +181,7 @@ def seals_of(bench: Bench) -> dict[int, tuple[int, int, str]]:
         *(pytest.param(write, marks=pytest.mark.long) for write in (write_json, write_parquet)),
     ],
 )
-def test_changed_window_is_replaced_by_what_the_source_has(bench: Bench, write: Any) -> None:
+def test_changed_window_is_replaced_by_the_source_rows(bench: Bench, write: Any) -> None:
     # Rules: X52
     settings = write(bench.root, BEFORE)
     bench.record(**settings)
@@ -229,7 +229,7 @@ def test_changed_window_is_replaced_by_what_the_source_has(bench: Bench, write: 
     ],
     ids=["a row gone", "a row moved to another window", "all windows but one empty", "late"],
 )
-def test_replaced_windows_hold_exactly_what_the_source_has(
+def test_replaced_windows_contain_exactly_the_source_rows(
     bench: Bench,
     rows: str,
     expected: list[int],
@@ -248,7 +248,7 @@ def test_replaced_windows_hold_exactly_what_the_source_has(
     assert (quiet.late, quiet.changed) == (0, [])
 
 
-def test_more_windows_than_a_condition_takes_are_replaced(bench: Bench) -> None:
+def test_very_many_changed_windows_are_replaced(bench: Bench) -> None:
     def write(step: int) -> None:
         lines = [
             f"k,{format_time((10_000 + 10 * n) * 1_000_000)},{n if n % 2 else n * step}\n"
@@ -267,7 +267,7 @@ def test_more_windows_than_a_condition_takes_are_replaced(bench: Bench) -> None:
     assert bench.aside() == []
 
 
-def test_replaced_windows_mark_what_was_published_from_them_stale(bench: Bench) -> None:
+def test_replaced_windows_make_dependent_publications_stale(bench: Bench) -> None:
     # Rules: X52
     bench.write(ROWS)
     bench.record()
@@ -283,7 +283,7 @@ def test_replaced_windows_mark_what_was_published_from_them_stale(bench: Bench) 
     ]
 
 
-def test_windows_of_a_file_that_is_gone_are_not_replaced(bench: Bench) -> None:
+def test_windows_of_a_deleted_source_file_are_not_replaced(bench: Bench) -> None:
     (bench.root / "in").mkdir()
     settings: dict[str, Any] = {"source": str(bench.root / "in")}
     bench.write(ROWS, "in/1.csv")
@@ -327,7 +327,7 @@ def check_replaced(bench: Bench) -> None:
         pytest.param(POINTS[2], marks=pytest.mark.long),
     ],
 )
-def test_interrupted_replacement_leaves_one_generation_and_is_completed(
+def test_interrupted_window_replacement_is_completed_without_mixed_versions(
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,
     point: str,
@@ -350,7 +350,7 @@ def test_interrupted_replacement_leaves_one_generation_and_is_completed(
 
 @pytest.mark.long
 @pytest.mark.parametrize("point", POINTS)
-def test_replacement_survives_a_sigkill(bench: Bench, tmp_path: Path, point: str) -> None:
+def test_window_replacement_survives_a_sigkill(bench: Bench, tmp_path: Path, point: str) -> None:
     bench.write(ROWS)
     bench.record()
     bench.write(EDITED)

@@ -38,7 +38,7 @@ def test_files_changed_since_the_last_recording_are_counted(tmp_path: Path) -> N
     assert bytes_to_read(config, "all") == 1010
 
 
-def test_size_of_a_generator_grows_with_its_tuples(tmp_path: Path) -> None:
+def test_estimated_size_of_a_generator_increases_with_its_tuples(tmp_path: Path) -> None:
     sizes = []
     for windows in (10, 1000):
         stream = StreamConfig(

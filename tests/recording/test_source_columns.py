@@ -46,7 +46,7 @@ def write_source(root: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "feather", "delta"])
-def test_column_that_appears_later_is_reported(tmp_path: Path, kind: str) -> None:
+def test_column_that_appears_in_a_later_file_is_reported(tmp_path: Path, kind: str) -> None:
     write_source(tmp_path, kind)
     found = inspect(tmp_path, RECORDED)
     assert found.columns == ["k", "at"]
@@ -56,14 +56,14 @@ def test_column_that_appears_later_is_reported(tmp_path: Path, kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "feather", "delta"])
-def test_column_that_appears_later_is_added_on_request(tmp_path: Path, kind: str) -> None:
+def test_column_that_appears_in_a_later_file_is_added_on_request(tmp_path: Path, kind: str) -> None:
     write_source(tmp_path, kind)
     found = inspect(tmp_path, RECORDED, new_columns="take")
     assert (found.columns, list(found.warnings)) == (["k", "at", "n"], [])
     assert "n" in found.optional
 
 
-def test_first_recording_reports_columns_that_only_later_files_have(tmp_path: Path) -> None:
+def test_first_recording_reports_columns_present_only_in_later_files(tmp_path: Path) -> None:
     write_source(tmp_path, "csv")
     found = inspect(tmp_path)
     assert found.columns == ["k", "at"]
@@ -71,7 +71,7 @@ def test_first_recording_reports_columns_that_only_later_files_have(tmp_path: Pa
 
 
 @pytest.mark.parametrize("settings", [{"keep": ["k"]}, {"new_columns": "take", "keep": ["k"]}])
-def test_settings_that_name_their_columns_get_no_report_of_others(
+def test_additional_columns_are_not_reported_if_settings_list_the_columns(
     tmp_path: Path,
     settings: dict[str, Any],
 ) -> None:
@@ -80,7 +80,7 @@ def test_settings_that_name_their_columns_get_no_report_of_others(
     assert (found.columns, list(found.warnings)) == (["k", "at"], [])
 
 
-def test_added_column_stays_after_its_files_are_deleted(tmp_path: Path) -> None:
+def test_added_column_is_kept_after_its_files_are_deleted(tmp_path: Path) -> None:
     write_source(tmp_path, "csv")
     (tmp_path / "src" / "2.csv").unlink()
     found = inspect(tmp_path, RECORDED.append(pa.field("n", pa.string())), new_columns="take")
@@ -93,7 +93,7 @@ def test_added_column_stays_after_its_files_are_deleted(tmp_path: Path) -> None:
     [pa.duration("us"), pa.time64("us"), pa.list_(pa.duration("s"))],
     ids=["duration", "time", "nested"],
 )
-def test_column_of_an_unsupported_type_is_reported_before_anything_is_read(
+def test_column_with_an_unsupported_type_is_reported_before_anything_is_read(
     tmp_path: Path,
     kind: pa.DataType,
 ) -> None:
@@ -107,7 +107,7 @@ def test_column_of_an_unsupported_type_is_reported_before_anything_is_read(
     assert source.scan(SourcePosition(), ["at"], None).columns == ["at"]
 
 
-def test_parquet_in_a_zip_file_is_read_and_in_gzip_rejected(tmp_path: Path) -> None:
+def test_parquet_is_accepted_in_a_zip_file_and_rejected_in_gzip(tmp_path: Path) -> None:
     pq.write_table(pa.table({"at": ["1", "2"]}), tmp_path / "p.parquet")
     whole = (tmp_path / "p.parquet").read_bytes()
     with zipfile.ZipFile(tmp_path / "s.zip", "w") as archive:
@@ -128,7 +128,7 @@ def test_parquet_in_a_zip_file_is_read_and_in_gzip_rejected(tmp_path: Path) -> N
     assert "decompress it first" in str(caught.value.hint)
 
 
-def test_nested_nanoseconds_become_microseconds(tmp_path: Path) -> None:
+def test_nested_nanosecond_times_are_recorded_as_microseconds(tmp_path: Path) -> None:
     nested = pa.struct([("t", pa.timestamp("ns", "UTC")), ("n", pa.list_(pa.uint32()))])
     table = pa.table(
         {"at": ["1"], "d": pa.array([[{"t": 1_500, "n": [2**32 - 1]}]], pa.list_(nested))}

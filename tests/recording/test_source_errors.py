@@ -101,7 +101,7 @@ def test_file_without_read_permission_is_reported_with_a_command(
         ),
     ],
 )
-def test_first_row_that_does_not_fit_names_the_setting(
+def test_first_row_that_does_not_match_the_columns_is_reported_with_the_setting(
     tmp_path: Path,
     text: str,
     declared: list[str] | None,
@@ -114,7 +114,7 @@ def test_first_row_that_does_not_fit_names_the_setting(
     assert hint in error.hint
 
 
-def test_bound_in_the_future_is_explained_with_an_alternative() -> None:
+def test_error_about_a_bound_in_the_future_suggests_an_alternative() -> None:
     stream = StreamConfig(source="s.csv", arrived_at="at", sealed_to="2999-01-01T00:00Z")
     with pytest.raises(
         InputError,

@@ -133,7 +133,7 @@ WRITERS = [
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_every_format_yields_the_same_tuples(bench: Bench, write: Any) -> None:
+def test_all_source_formats_yield_the_same_tuples(bench: Bench, write: Any) -> None:
     bench.record(source=str(write(bench.root)))
     assert bench.tuples() == EXPECTED
 
@@ -190,14 +190,14 @@ def test_decimal_that_would_be_rounded_is_malformed(bench: Bench) -> None:
     ]
 
 
-def test_null_values_are_null_and_not_malformed(bench: Bench) -> None:
+def test_configured_null_values_are_read_as_null_and_not_as_malformed(bench: Bench) -> None:
     bench.write(f'NA,{time_of(41).isoformat()},NA\n"NA",{time_of(42).isoformat()},"NA"\n')
     result = bench.record(null_values=["", "NA"])
     assert bench.tuples() == [(1000, 0, None, None), (1000, 1, "NA", None)]
     assert result.malformed == 0
 
 
-def test_column_that_appears_later_is_added_to_a_recorded_stream(bench: Bench) -> None:
+def test_column_of_a_later_file_is_added_to_a_recorded_stream(bench: Bench) -> None:
     # No tuple of an older window is late or missing.
     folder = write_folder(bench.root)
     settings = {
@@ -242,7 +242,7 @@ def test_column_names_may_contain_dots_and_backticks(bench: Bench) -> None:
     assert (payload["a.b"], payload["c`d"]) == (2, "z")
 
 
-def test_bad_json_is_quarantined_with_its_text_and_names_its_column(bench: Bench) -> None:
+def test_malformed_json_is_quarantined_with_its_text_and_column(bench: Bench) -> None:
     at = time_of(41).isoformat()
     good = {"k": "a", "at": at, "n": 1, "where": {"x": 1}}
     columns = {"n": "many", "where": {"x": "far"}, "tags": [1, "a"]}
@@ -260,7 +260,7 @@ def test_bad_json_is_quarantined_with_its_text_and_names_its_column(bench: Bench
     assert {row["payload"] for row in bench.rows("select payload from q")} == set(bad)
 
 
-def test_json_number_that_is_not_finite_is_its_name_in_a_text_column(bench: Bench) -> None:
+def test_nonfinite_json_number_in_a_text_column_is_read_as_its_name(bench: Bench) -> None:
     at = time_of(41).isoformat()
     texts = ["NaN", "-Infinity", '"NaN"', '"a\\"NaN\\""']
     lines = [f'{{"k": {text}, "at": "{at}", "n": {n}}}' for n, text in enumerate(texts)]
@@ -279,7 +279,7 @@ def test_json_number_that_is_not_finite_is_its_name_in_a_text_column(bench: Benc
         ("s.zip", b"not a zip", "is not a zip file"),
     ],
 )
-def test_broken_sources_are_rejected_by_name(
+def test_malformed_source_files_are_rejected_by_name(
     bench: Bench,
     name: str,
     content: bytes,
@@ -296,7 +296,7 @@ def test_json_without_columns_is_rejected(bench: Bench) -> None:
         bench.record(source=str(write_json(bench.root)), columns=None)
 
 
-def test_zoneless_timestamp_is_read_in_the_zone_of_the_stream(bench: Bench) -> None:
+def test_timestamp_without_a_zone_is_read_in_the_time_zone_of_the_stream(bench: Bench) -> None:
     frame = pd.DataFrame({"k": ["a"], "at": [pd.Timestamp("1970-06-01T12:00:00")], "n": [1]})
     frame.to_parquet(bench.root / "s.parquet")
     bench.record(
@@ -344,7 +344,7 @@ class TestDelta:
         assert [row[2] for row in bench.tuples()] == ["b", "a", "c", "x", "w"]
         assert len(bench.aside()) == 1
 
-    def test_compaction_adds_nothing(self, bench: Bench) -> None:
+    def test_compaction_of_the_source_adds_no_tuples(self, bench: Bench) -> None:
         source = bench.root / "d"
         for row in TUPLES:
             write_deltalake(str(source), frame_of([row]), mode="append")
@@ -353,7 +353,9 @@ class TestDelta:
         result = bench.record(source=str(source), columns=None)
         assert (result.bytes_read, result.late, result.warnings) == (0, 0, [])
 
-    def test_changed_rows_are_rejected_before_anything_is_written(self, bench: Bench) -> None:
+    def test_changed_source_rows_are_rejected_before_anything_is_written(
+        self, bench: Bench
+    ) -> None:
         source = bench.root / "d"
         write_deltalake(str(source), frame_of(TUPLES))
         bench.record(source=str(source), columns=None)
@@ -380,7 +382,7 @@ class TestDelta:
         assert len(bench.aside()) == 1
         assert "compacted and vacuumed" in result.warnings[0]
 
-    def test_new_column_is_added_or_reported(self, bench: Bench) -> None:
+    def test_new_source_column_is_added_or_reported(self, bench: Bench) -> None:
         source = bench.root / "d"
         settings = {"source": str(source), "columns": None}
         write_deltalake(str(source), frame_of(TUPLES))
@@ -393,7 +395,7 @@ class TestDelta:
         assert (result.recorded, result.late, result.warnings) == (2, 0, [])
         assert bench.rows("select k, m from s where m is not null") == [{"k": "x", "m": "new"}]
 
-    def test_restored_rows_are_recorded_once(self, bench: Bench) -> None:
+    def test_rows_of_a_restored_source_are_recorded_once(self, bench: Bench) -> None:
         source = bench.root / "d"
         settings = {"source": str(source), "columns": None}
         write_deltalake(str(source), frame_of(TUPLES[:1]))
@@ -408,7 +410,7 @@ class TestDelta:
         assert (result.recorded, result.late, len(result.warnings)) == (2, 0, 2)
         assert [row[2] for row in bench.tuples()] == ["b", "c", "x"]
 
-    def test_refused_restore_is_taken_by_the_command_that_it_names(self, bench: Bench) -> None:
+    def test_restored_source_is_accepted_with_the_suggested_command(self, bench: Bench) -> None:
         source = bench.root / "d"
         settings = {"source": str(source), "columns": None}
         write_deltalake(str(source), frame_of(TUPLES[:2]))
@@ -424,7 +426,7 @@ class TestDelta:
         assert [row[2] for row in bench.tuples()] == ["b", "a", "y"]
         assert bench.record(**settings).warnings == []
 
-    def test_changed_rows_that_were_skipped_show_when_files_are_vacuumed(
+    def test_skipped_changed_rows_are_reported_after_their_files_are_vacuumed(
         self, bench: Bench
     ) -> None:
         source = bench.root / "d"
@@ -445,7 +447,7 @@ class TestDelta:
         "nested",
         ["struct", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("list", "map"))],
     )
-    def test_field_that_appears_in_a_column_is_reported_and_had_by_starting_over(
+    def test_new_nested_field_is_reported_and_recorded_after_a_restart(
         self,
         bench: Bench,
         nested: str,
@@ -482,7 +484,7 @@ class TestDelta:
         ]
 
     @pytest.mark.parametrize("in_utc", [True, pytest.param(False, marks=pytest.mark.long)])
-    def test_partition_times_of_another_sessions_zone_are_right(
+    def test_partition_times_written_in_another_session_time_zone_are_read_correctly(
         self,
         bench: Bench,
         in_utc: bool,
@@ -509,7 +511,9 @@ class TestDelta:
         assert [row["window_id"] for row in found] == [1000]
 
     @pytest.mark.long
-    def test_shallow_clone_by_spark_is_recorded_with_its_own_rows(self, bench: Bench) -> None:
+    def test_shallow_clone_by_spark_is_recorded_including_rows_added_to_the_clone(
+        self, bench: Bench
+    ) -> None:
         base, clone = bench.root / "ba se", bench.root / "clone"
         rows = bench.spark.createDataFrame(frame_of(TUPLES))
         rows.write.format("delta").partitionBy("k").save(str(base))
@@ -522,7 +526,7 @@ class TestDelta:
         assert [row[2] for row in bench.tuples()] == ["b", "a", "c", "z"]
 
     @pytest.mark.long
-    def test_changes_by_spark_are_replaced_and_taken_back(self, bench: Bench) -> None:
+    def test_source_changes_by_spark_are_replaced_and_can_be_reverted(self, bench: Bench) -> None:
         source = bench.root / "d"
         settings: dict[str, Any] = {"source": str(source), "columns": None}
         replace: dict[str, Any] = {**settings, "reopen": True, "replace": True}

@@ -43,7 +43,7 @@ def taken(folder: Path, *waiting: str) -> SourcePosition:
     )
 
 
-def test_only_new_files_and_files_with_pending_tuples_are_read(folder: Path) -> None:
+def test_second_run_reads_only_new_files_and_files_with_pending_tuples(folder: Path) -> None:
     position = taken(folder, "b.csv")
     (folder / "d.csv").write_text("k\nd\n")
     os.utime(folder / "a.csv", ns=(7, 7))
@@ -64,7 +64,7 @@ def test_changed_file_causes_a_full_read_and_is_reported(folder: Path, content: 
     assert named == ([] if len(content) > len("k\na\n") else [True])
 
 
-def test_renamed_file_is_known_and_a_copy_is_new(folder: Path) -> None:
+def test_renamed_source_file_is_recognized_and_a_copy_is_treated_as_new(folder: Path) -> None:
     position = taken(folder)
     (folder / "a.csv").rename(folder / "e.csv")
     assert select_files(files_in(folder), position, STREAM).files == []
@@ -111,7 +111,7 @@ def row(key: str, second: int) -> str:
     return f"{HEADER}{key},1970-01-01T02:47:{second:02}Z,1\n"
 
 
-def test_new_file_among_many_is_the_only_one_read(bench: Bench) -> None:
+def test_only_the_new_file_among_many_is_read(bench: Bench) -> None:
     (bench.root / "in").mkdir()
     for number in range(20):
         (bench.root / "in" / f"{number:02}.csv").write_text(row(f"k{number}", number))
@@ -130,14 +130,14 @@ def test_new_file_among_many_is_the_only_one_read(bench: Bench) -> None:
     assert any('"03.csv" has changed' in warning for warning in fourth.warnings)
 
 
-def test_damaged_note_costs_only_a_full_read(bench: Bench) -> None:
+def test_damaged_record_of_read_files_only_causes_a_full_read(bench: Bench) -> None:
     bench.write(row("a", 1)[len(HEADER) :])
     bench.record()
     (bench.config().windows_table("s") / "_rewindow" / "taken.json").write_text('{"table"')
     assert (bench.record().already_there, len(bench.tuples())) == (1, 1)
 
 
-def test_late_tuple_of_a_dead_run_is_added_once(
+def test_late_tuple_of_a_killed_run_is_added_once(
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -178,7 +178,7 @@ def marked(path: Path, last: int, waits: int | None, *, quotes: bool = True) -> 
     ("waits", "byte", "row"),
     [(None, 26, 6), (6, 26, 6), (4, 16, 4), (2, 6, 2)],
 )
-def test_grown_file_is_read_from_its_first_pending_row(
+def test_appended_file_is_read_from_its_first_pending_row(
     tmp_path: Path,
     waits: int,
     byte: int,
@@ -217,7 +217,7 @@ def test_grown_file_is_read_from_its_first_pending_row(
         "no line ends",
     ],
 )
-def test_file_with_multiline_rows_or_a_changed_start_is_read_whole(
+def test_file_with_multiline_rows_or_a_changed_beginning_is_read_completely(
     tmp_path: Path,
     before: str,
     last: int,
@@ -251,7 +251,7 @@ def test_bad_rows_of_a_partly_read_file_keep_their_row_numbers(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kind", ["csv", "json"])
-def test_growing_file_yields_the_same_tuples_as_the_whole_file(bench: Bench, kind: str) -> None:
+def test_growing_file_yields_the_same_tuples_as_the_complete_file(bench: Bench, kind: str) -> None:
     second_of = [0, 3, 11, 12, 1, 14, 25, 24, 22, 13, 37, 36, 2, 41]
     path = bench.root / f"grown.{kind}"
     head = HEADER if kind == "csv" else ""
@@ -296,7 +296,7 @@ def test_growing_file_yields_the_same_tuples_as_the_whole_file(bench: Bench, kin
     ] + [("malformed", f"{path.name}:{7 if kind == 'csv' else 6}")]
 
 
-def test_empty_files_are_skipped_until_they_have_content(tmp_path: Path) -> None:
+def test_empty_source_files_are_skipped_until_they_have_content(tmp_path: Path) -> None:
     # Another process may be writing them; a source of only empty files is an error.
     for name in "ab":
         (tmp_path / f"{name}.csv").touch()

@@ -133,7 +133,7 @@ def test_stream_of_an_older_or_newer_format_is_rejected_by_name_and_unchanged(
     assert (Table.open(path).version, Table.open(path).properties[PROPERTY]) == (before, number)
 
 
-def test_files_of_another_program_are_recorded_once_they_match(
+def test_files_of_another_program_are_recorded_after_verification(
     bench: Bench,
     damaged: Config,
 ) -> None:
@@ -146,7 +146,9 @@ def test_files_of_another_program_are_recorded_once_they_match(
     assert (result.already, result.resealed, result.files, result.differing) == (False, 0, 1, [])
 
 
-def test_windows_are_compared_over_the_columns_of_their_seal(bench: Bench, damaged: Config) -> None:
+def test_windows_are_compared_using_the_columns_that_were_sealed(
+    bench: Bench, damaged: Config
+) -> None:
     upgrade_stream(bench.spark, damaged, "s")
     data = Table.open(damaged.stream_table("s"))
     before = read_seals(Table.open(damaged.windows_table("s")))

@@ -183,7 +183,7 @@ def check_lost(
 
 
 @pytest.mark.exhaustive
-def test_group_whose_finished_task_ran_again_is_lost_in_at_most_once(
+def test_group_with_a_rerun_finished_task_is_lost_in_at_most_once(
     on_cluster: Project,
     workers: dict[str, Worker],
     notes: Path,
@@ -211,7 +211,7 @@ def test_group_whose_finished_task_ran_again_is_lost_in_at_most_once(
     assert f"{SECOND}-0" in repeated(notes) <= lost
 
 
-def test_group_whose_finished_stage_ran_again_is_lost_in_at_most_once(
+def test_group_with_a_rerun_finished_stage_is_lost_in_at_most_once(
     on_cluster: Project,
     workers: dict[str, Worker],
     notes: Path,
@@ -244,7 +244,7 @@ def test_group_whose_finished_stage_ran_again_is_lost_in_at_most_once(
     assert done and repeated(notes) == set(done)
 
 
-def test_group_whose_running_task_ran_again_is_lost_in_at_most_once(
+def test_group_with_a_rerun_running_task_is_lost_in_at_most_once(
     on_cluster: Project,
     workers: dict[str, Worker],
     notes: Path,
@@ -267,7 +267,7 @@ def test_group_whose_running_task_ran_again_is_lost_in_at_most_once(
     assert repeated(notes) == {f"{SECOND}-0"}
 
 
-def test_tuple_operator_is_not_started_again_in_at_most_once(
+def test_tuple_operator_is_not_restarted_in_at_most_once(
     on_cluster: Project,
     workers: dict[str, Worker],
     notes: Path,
@@ -307,7 +307,7 @@ def test_exactly_once_repeats_the_task_of_a_killed_worker(
     "when",
     [pytest.param("before the replay", marks=pytest.mark.exhaustive), "during the replay"],
 )
-def test_replay_rejects_a_worker_with_its_own_state_folder_and_resume_completes(
+def test_replay_rejects_a_worker_with_a_separate_state_folder_and_can_resume(
     when: str,
     on_cluster: Project,
     started: Cluster,

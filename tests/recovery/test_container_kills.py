@@ -100,7 +100,7 @@ def replay(project: Project, replay_id: str, modes: tuple[str, str], crash: str 
     [pytest.param(modes, marks=() if modes in QUICK else pytest.mark.long) for modes in PAIRS],
     ids="-".join,
 )
-def test_each_container_keeps_the_promise_of_its_mode_when_it_is_killed(
+def test_each_container_keeps_the_guarantee_of_its_mode_when_it_is_killed(
     modes: tuple[str, str],
     project: Project,
     baseline: Plan,
@@ -140,7 +140,7 @@ def test_each_container_keeps_the_promise_of_its_mode_when_it_is_killed(
         *(pytest.param(number, marks=pytest.mark.exhaustive) for number in (1, 2, 3, 4)),
     ],
 )
-def test_three_modes_keep_their_promises_when_real_processes_are_killed(
+def test_three_modes_keep_their_guarantees_when_real_processes_are_killed(
     number: int,
     project: Project,
     baseline: Plan,
@@ -180,7 +180,7 @@ def test_three_modes_keep_their_promises_when_real_processes_are_killed(
     ],
     ids=["undisturbed", "killed"],
 )
-def test_containers_that_do_not_read_each_other_run_at_the_same_time(
+def test_independent_containers_run_in_parallel(
     crash: str,
     project: Project,
     baseline: Plan,
@@ -218,7 +218,7 @@ def test_containers_that_do_not_read_each_other_run_at_the_same_time(
 
 
 @pytest.mark.long
-def test_container_that_fails_does_not_end_the_one_that_runs_at_the_same_time(
+def test_failing_container_does_not_end_a_container_running_in_parallel(
     project: Project,
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
@@ -322,7 +322,7 @@ def test_replay_of_containers_is_resumed_with_a_rebuilt_ledger_abandoned_and_pur
 
 
 @pytest.mark.long
-def test_kill_of_a_later_container_changes_no_container_that_has_ended(
+def test_kill_of_a_later_container_does_not_change_finished_containers(
     project: Project,
 ) -> None:
     # Rules: R5, R6, O107, X53
@@ -371,7 +371,7 @@ def test_status_shows_the_window_that_every_container_has_committed(
 
 
 @pytest.mark.long
-def test_reader_gets_the_same_tuples_after_its_writer_has_lost_commits(
+def test_reader_receives_the_same_tuples_after_its_writer_lost_commits(
     project: Project,
     baseline: Plan,
     spark: SparkSession,
@@ -458,7 +458,7 @@ def without_what_is_committed(patch: pytest.MonkeyPatch) -> None:
     "leave_out",
     [without_the_newest_attempt, without_the_end_of_writers, without_what_is_committed],
 )
-def test_promise_breaks_without_any_single_rule_of_containers(
+def test_container_guarantees_are_violated_if_any_rule_is_removed(
     leave_out: Callable[[pytest.MonkeyPatch], None],
     project: Project,
     baseline: Plan,

@@ -23,7 +23,7 @@ FIRST_SEED = {
 """Rules that few random runs need, with a seed that needs them."""
 
 
-def test_containers_keep_their_promises_under_any_crash() -> None:
+def test_containers_keep_their_guarantees_under_any_crash() -> None:
     # Rules: R30, R31, R34, R35, R38, R42, R48 to R50, R58, R70, X53
     check(range(RUNS))
 
@@ -36,12 +36,12 @@ def test_containers_keep_their_promises_under_any_crash() -> None:
         pytest.param(range(RUNS_MORE, RUNS_MANY), marks=pytest.mark.exhaustive),
     ],
 )
-def test_containers_keep_their_promises_in_many_more_runs(seeds: range) -> None:
+def test_containers_keep_their_guarantees_in_many_more_runs(seeds: range) -> None:
     check(seeds)
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule])
-def test_containers_break_a_promise_without_any_single_rule(rule: str) -> None:
+def test_containers_violate_a_guarantee_if_any_rule_is_removed(rule: str) -> None:
     seeds = range(FIRST_SEED.get(rule, 0), SEEDS_MAX)
     assert any(run(seed, rule) for seed in seeds), f"nothing broke without: {rule}"
 

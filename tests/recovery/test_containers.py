@@ -18,7 +18,7 @@ EO, ALO, AMO = Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE, Mode.AT_MOST_ONCE
 RANGE = WindowRange(100, 119)
 
 
-def test_guarantee_follows_from_the_mode_and_from_losses_upstream() -> None:
+def test_guarantee_depends_on_the_mode_and_on_upstream_losses() -> None:
     # Rules: R42, R48 to R50
     modes = {"a": ALO, "b": EO, "c": AMO, "d": AMO}
     found = guarantees(modes, {"b": ["a"], "c": ["b"], "d": ["a", "c"]}, unset={"d"})
@@ -32,7 +32,7 @@ def test_guarantee_follows_from_the_mode_and_from_losses_upstream() -> None:
     assert found["d"].reason == "d is at most once, by default, and c upstream may lose windows"
 
 
-def test_exactly_once_recomputes_what_a_table_lacks() -> None:
+def test_exactly_once_recomputes_windows_missing_in_a_table() -> None:
     # Rules: R6, R10
     found = after_crash(EO, RANGE, [0, 6], {"out": 9, "facts": 6})
     assert (found.restored, found.first) == (105, 106)
@@ -40,12 +40,12 @@ def test_exactly_once_recomputes_what_a_table_lacks() -> None:
     assert (found.lost, found.skipped, found.state_lost) == ({}, None, None)
 
 
-def test_at_least_once_goes_back_to_its_checkpoint() -> None:
+def test_at_least_once_resumes_from_its_checkpoint() -> None:
     found = after_crash(ALO, RANGE, [0, 6], {"out": 6, "facts": 6}, furthest=10)
     assert found.recomputed == WindowRange(106, 109)
 
 
-def test_at_most_once_names_windows_lost_to_outputs_and_to_the_state() -> None:
+def test_at_most_once_lists_windows_lost_in_outputs_and_in_the_state() -> None:
     # Rules: R12, R14, R15, R38
     found = after_crash(AMO, RANGE, [0, 6], {"out": 9, "facts": 9}, started=12)
     assert (found.restored, found.first) == (105, 112)
@@ -56,7 +56,7 @@ def test_at_most_once_names_windows_lost_to_outputs_and_to_the_state() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_windows_that_a_port_has_are_opened_in_order_and_others_are_lost(seed: int) -> None:
+def test_windows_available_in_any_port_are_opened_in_order_and_others_lost(seed: int) -> None:
     # Rules: R30, R31, R34, R35
     chosen = random.Random(seed)
     lacks = {
@@ -77,7 +77,7 @@ def test_windows_that_a_port_has_are_opened_in_order_and_others_are_lost(seed: i
         assert partial.get(window, set()) == {port for port in lacks if window in lacks[port]}
 
 
-def test_input_that_has_all_windows_keeps_them_open() -> None:
+def test_windows_of_a_complete_input_are_opened_even_if_another_input_lacks_them() -> None:
     # Rules: R35
     found = open_windows(RANGE, {"recorded": [], "cut": [WindowRange(100, 101)]})
     assert (found.lost, found.opened) == ((), (RANGE,))
@@ -92,7 +92,7 @@ def test_input_that_has_all_windows_keeps_them_open() -> None:
         (AMO, "lost", (5, 10), (4, 4)),
     ],
 )
-def test_recovery_time_follows_from_mode_and_measured_times(
+def test_recovery_time_is_computed_from_mode_and_measured_times(
     mode: Mode,
     what: str,
     windows: tuple[float, int],

@@ -93,7 +93,7 @@ def given(project: Project, spark: SparkSession) -> list[tuple[str, Tuple]]:
 @pytest.mark.parametrize(
     "mode", ["exactly_once", pytest.param("at_least_once", marks=pytest.mark.exhaustive)]
 )
-def test_event_time_results_are_unchanged_through_kills(
+def test_event_time_results_are_unchanged_by_kills(
     mode: str,
     project: Project,
     given: list[tuple[str, Tuple]],

@@ -34,14 +34,14 @@ def total(groups: list[tuple[int, float]]) -> float:
     return sum(seconds for _, seconds in groups)
 
 
-def test_groups_grow_to_the_target_where_time_is_proportional() -> None:
+def test_groups_grow_to_the_target_time_if_cost_is_proportional_to_windows() -> None:
     groups = run(lambda first, count: 0.5 + 0.1 * count, 20_000, 64)
     assert all(abs(seconds - TARGET_S) < 1 for _, seconds in groups[2:-1])
 
 
 @pytest.mark.parametrize("slower", [3, 5, 8])
 @pytest.mark.parametrize("busy_from", [0, 300, 365, 800])
-def test_busy_machine_does_not_cut_groups_of_a_nearly_fixed_time(
+def test_busy_machine_does_not_shrink_groups_with_nearly_fixed_cost(
     slower: int,
     busy_from: int,
 ) -> None:
@@ -54,7 +54,7 @@ def test_busy_machine_does_not_cut_groups_of_a_nearly_fixed_time(
 
 
 @pytest.mark.parametrize("loads", [(6, 1), (5, 1, 3), (1, 6, 6, 1), (4, 6, 1, 2)])
-def test_load_that_comes_and_goes_does_not_cut_groups_of_a_nearly_fixed_time(
+def test_varying_machine_load_does_not_shrink_groups_with_nearly_fixed_cost(
     loads: tuple[int, ...],
 ) -> None:
     load = itertools.cycle(loads)
@@ -62,7 +62,7 @@ def test_load_that_comes_and_goes_does_not_cut_groups_of_a_nearly_fixed_time(
     assert len(groups) <= 6
 
 
-def test_groups_become_smaller_on_a_busy_machine_where_time_is_proportional() -> None:
+def test_busy_machine_shrinks_groups_if_cost_is_proportional_to_windows() -> None:
     def cost(first: int, count: int) -> float:
         return (0.5 + 0.1 * count) * (5 if first >= 5_000 else 1)
 
@@ -71,7 +71,7 @@ def test_groups_become_smaller_on_a_busy_machine_where_time_is_proportional() ->
     assert max(seconds for _, seconds in groups) < 6 * TARGET_S
 
 
-def test_nearly_fixed_cost_of_a_group_makes_groups_larger_than_the_target() -> None:
+def test_groups_exceed_the_target_time_if_their_cost_is_nearly_fixed() -> None:
     groups = run(lambda first, count: 30 + 0.002 * count, 100_000, 500)
     largest = max(count for count, _ in groups)
     assert largest >= 3 * 30 / 0.002
@@ -79,7 +79,7 @@ def test_nearly_fixed_cost_of_a_group_makes_groups_larger_than_the_target() -> N
 
 
 @pytest.mark.parametrize("fixed_s", [1.0, 4.0, 12.0])
-def test_fixed_part_never_exceeds_a_quarter_of_a_group_once_two_sizes_are_known(
+def test_fixed_cost_is_at_most_a_quarter_of_a_group_after_two_measured_sizes(
     fixed_s: float,
 ) -> None:
     each_s = 0.01
@@ -91,7 +91,7 @@ def test_fixed_part_never_exceeds_a_quarter_of_a_group_once_two_sizes_are_known(
 
 
 @pytest.mark.parametrize("slow_window", [1_000, 1_500, 3_000])
-def test_one_window_that_takes_long_leaves_the_groups_after_it_as_they_were(
+def test_single_slow_window_does_not_change_the_size_of_later_groups(
     slow_window: int,
 ) -> None:
     def cost(first: int, count: int) -> float:
@@ -104,13 +104,13 @@ def test_one_window_that_takes_long_leaves_the_groups_after_it_as_they_were(
     assert abs(after[0] - before[0]) <= 1
 
 
-def test_size_stays_after_a_first_group_that_took_too_long() -> None:
+def test_slow_first_group_does_not_change_the_group_size() -> None:
     sizer = GroupSizer(None, TARGET_S, 500)
     sizer.took(500, 90.0)
     assert sizer.size == 500
 
 
-def test_groups_shrink_where_every_group_takes_much_too_long() -> None:
+def test_groups_shrink_if_every_group_takes_far_longer_than_the_target() -> None:
     groups = run(lambda first, count: 0.1 * count, 60_000, 10_000)
     assert groups[0][0] == groups[1][0] == 10_000
     assert abs(groups[-2][1] - TARGET_S) < 1

@@ -75,7 +75,7 @@ RECOVERING = [step for step in STEPS if step is not Step.FENCED]
 
 
 @pytest.mark.exhaustive
-def test_exactly_once_keeps_its_promise_through_a_kill(project: Project, baseline: Plan) -> None:
+def test_exactly_once_keeps_its_guarantee_after_a_kill(project: Project, baseline: Plan) -> None:
     plan = project.plan("quick", "exactly_once")
     project.attempts("quick", [f"{Step.AFTER_FIRST_OUTPUT}:2"])
     check_promise(project.config, plan, baseline)
@@ -97,7 +97,7 @@ def test_exactly_once_keeps_its_promise_through_a_kill(project: Project, baselin
         pytest.param(1, "at_most_once", "real", marks=pytest.mark.exhaustive),
     ],
 )
-def test_promise_is_kept_through_kills_at_every_step(
+def test_guarantee_is_kept_through_kills_at_every_step(
     number: int,
     mode: str,
     how: str,
@@ -125,7 +125,7 @@ def test_promise_is_kept_through_kills_at_every_step(
     check_promise(project.config, plan, baseline)
 
 
-def test_kill_chains_cover_every_step() -> None:
+def test_kill_test_chains_cover_every_step() -> None:
     assert {kill.partition(":")[0] for chain in CHAINS for kill in chain} == {
         *map(str, STEPS),
         SECOND,
@@ -135,7 +135,7 @@ def test_kill_chains_cover_every_step() -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("step", STEPS)
-def test_promise_is_kept_after_a_kill_at_every_step(
+def test_guarantee_is_kept_after_a_kill_at_every_step(
     step: Step,
     mode: str,
     project: Project,
@@ -152,7 +152,7 @@ def test_promise_is_kept_after_a_kill_at_every_step(
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("second", RECOVERING)
-def test_promise_is_kept_after_every_second_kill(
+def test_guarantee_is_kept_after_every_second_kill(
     second: Step,
     mode: str,
     project: Project,
@@ -214,7 +214,7 @@ def test_at_most_once_loses_and_lists_the_group_in_progress(
         pytest.param("at_least_once", marks=pytest.mark.exhaustive),
     ],
 )
-def test_promise_is_kept_when_only_the_jvm_is_killed_and_when_a_zombie_wakes(
+def test_guarantee_is_kept_after_a_jvm_kill_and_after_a_suspended_attempt_resumes(
     mode: str,
     project: Project,
     baseline: Plan,
@@ -316,7 +316,7 @@ def _each_part_and_mode_once() -> list[Any]:
 
 @pytest.mark.recovery_matrix
 @pytest.mark.usefixtures("here")
-def test_missing_checkpoints_are_a_named_error_and_nothing_is_lost(
+def test_missing_checkpoints_raise_a_specific_error_and_nothing_is_lost(
     project: Project,
     baseline: Plan,
 ) -> None:
@@ -333,7 +333,7 @@ def test_missing_checkpoints_are_a_named_error_and_nothing_is_lost(
 @pytest.mark.recovery_matrix
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(("written", "mode"), _each_part_and_mode_once())
-def test_attempt_that_loses_a_part_file_commits_nothing_of_its_group(
+def test_attempt_that_loses_a_part_file_does_not_commit_its_group(
     written: str,
     mode: str,
     project: Project,

@@ -37,12 +37,12 @@ def test_custom_mode_is_stored_in_a_plan_with_its_guarantees(fourth: Mode) -> No
     assert guarantee(fourth, stateful=True, lost=1, unseen=1) == fourth.promise
 
 
-def test_custom_mode_keeps_its_promise_under_any_crash(fourth: Mode) -> None:
+def test_custom_mode_keeps_its_guarantee_under_any_crash(fourth: Mode) -> None:
     broken = {seed: found for seed in range(RUNS) if (found := run(fourth, seed))}
     assert not broken
 
 
-def test_custom_mode_breaks_without_a_required_rule() -> None:
+def test_custom_mode_violates_its_guarantee_without_a_required_rule() -> None:
     assert "nothing to a table that has it" in RULES
     assert any(run(SAVED_AT_MARKS, seed, "nothing to a table that has it") for seed in range(RUNS))
 

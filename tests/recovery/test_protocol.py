@@ -29,7 +29,7 @@ RULES = [
 
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=str)
-def test_protocol_keeps_its_promise_under_any_crash(mode: Mode) -> None:
+def test_protocol_keeps_its_guarantee_under_any_crash(mode: Mode) -> None:
     # Rules: R48 to R50
     check(mode, range(RUNS))
 
@@ -43,12 +43,12 @@ def test_protocol_keeps_its_promise_under_any_crash(mode: Mode) -> None:
         pytest.param(range(RUNS_MORE, RUNS_MANY), marks=pytest.mark.exhaustive),
     ],
 )
-def test_protocol_keeps_its_promise_in_many_more_runs(mode: Mode, seeds: range) -> None:
+def test_protocol_keeps_its_guarantee_in_many_more_runs(mode: Mode, seeds: range) -> None:
     check(mode, seeds)
 
 
 @pytest.mark.parametrize(("mode", "rule"), RULES)
-def test_protocol_breaks_without_any_single_rule(mode: Mode, rule: str) -> None:
+def test_protocol_violates_its_guarantee_if_any_rule_is_removed(mode: Mode, rule: str) -> None:
     assert any(run(mode, seed, rule) for seed in range(RUNS_MANY)), f"nothing broke without: {rule}"
 
 

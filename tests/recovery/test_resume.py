@@ -85,7 +85,7 @@ def test_resume_without_a_checkpoint_is_rejected() -> None:
 
 
 @given(st.integers(1, 20), st.integers(1, 6))
-def test_checkpoints_fall_due_at_the_documented_ordinals(distance: int, multiple: int) -> None:
+def test_checkpoints_are_due_at_the_documented_window_numbers(distance: int, multiple: int) -> None:
     # Rules: W42, W43, W45, W46, X7
     # Mark m leads to a checkpoint after ordinal ceil(m / K) * K; ordinals count from 1.
     schedule = CheckpointSchedule(distance, multiple)
@@ -102,7 +102,7 @@ def test_checkpoints_fall_due_at_the_documented_ordinals(distance: int, multiple
     st.sampled_from([*MODES.values()]),
     st.integers(1, 30),
 )
-def test_group_never_crosses_a_checkpoint_mark_or_the_end(
+def test_group_never_crosses_a_checkpoint_mark_or_the_end_of_the_range(
     first: int,
     more: int,
     size: int,
@@ -132,7 +132,7 @@ def test_group_size_approaches_the_target_in_bounded_steps(
     ("overhead", "each", "least"),
     [(0.0, 0.1, 90), (2.0, 0.01, 700), (30.0, 0.003, 2_000)],
 )
-def test_groups_do_not_shrink_where_that_saves_no_time(
+def test_groups_do_not_shrink_if_smaller_groups_save_no_time(
     overhead: float,
     each: float,
     least: int,
@@ -147,7 +147,7 @@ def test_groups_do_not_shrink_where_that_saves_no_time(
 
 
 @given(st.integers(1, 20), st.integers(1, 6), st.sampled_from([None, 1, 3, 50]))
-def test_no_group_is_longer_than_the_loss_named_by_the_plan(
+def test_groups_are_not_longer_than_the_maximum_loss_in_the_plan(
     distance: int,
     multiple: int,
     bound: int | None,
@@ -165,13 +165,13 @@ def test_no_group_is_longer_than_the_loss_named_by_the_plan(
     assert max(lengths) == min(schedule.gap_max, bound or schedule.gap_max)
 
 
-def test_fixed_group_size_is_not_adapted() -> None:
+def test_fixed_group_size_is_not_adapted_to_measured_times() -> None:
     sizer = GroupSizer(7, 10.0, 64)
     sizer.took(7, 100.0)
     assert sizer.size == 7
 
 
-def test_guarantees_name_the_promise_of_each_mode() -> None:
+def test_guarantees_describe_each_mode() -> None:
     # Rules: R14
     texts = {mode: guarantee(mode, stateful=True, lost=1, unseen=1_200) for mode in MODES.values()}
     assert all(text.startswith(mode.words) for mode, text in texts.items())

@@ -46,11 +46,11 @@ SECOND = publication(2, 10, 19, {9: "a", 19: "b"})
 THIRD = publication(3, 20, 29, {19: "b", 29: "c"})
 
 
-def test_nothing_is_stale_while_every_range_started_from_the_published_state() -> None:
+def test_ranges_started_from_the_published_state_are_not_stale() -> None:
     assert stale_windows([FIRST, SECOND, THIRD]) == []
 
 
-def test_new_range_is_compared_only_with_overlapping_publications(
+def test_staleness_of_a_new_range_depends_only_on_overlapping_publications(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # A publication a day must not cost more every day.
@@ -70,7 +70,7 @@ def test_new_range_is_compared_only_with_overlapping_publications(
     assert cut == [over_two.range, over_two.range]
 
 
-def test_changed_end_state_makes_all_later_windows_stale_until_the_next_replay() -> None:
+def test_changed_final_state_makes_later_windows_stale_until_the_next_replay() -> None:
     fix = publication(4, 0, 9, {-1: "s", 9: "A"}, "initial")
     assert stale_windows([FIRST, SECOND, THIRD, fix]) == [WindowRange(10, 29)]
     assert (
@@ -81,11 +81,11 @@ def test_changed_end_state_makes_all_later_windows_stale_until_the_next_replay()
     ) == [WindowRange(20, 29)]
 
 
-def test_fix_with_the_same_end_state_makes_nothing_stale() -> None:
+def test_replay_with_an_unchanged_final_state_makes_no_windows_stale() -> None:
     assert stale_windows([FIRST, SECOND, publication(3, 0, 9, {-1: "s", 9: "a"}, "initial")]) == []
 
 
-def test_fix_in_the_middle_is_compared_with_the_saved_state_there() -> None:
+def test_replay_in_the_middle_is_compared_with_the_saved_state_at_its_end() -> None:
     # If no state was saved there, the later windows are stale.
     whole = publication(1, 0, 29, {-1: "s", 19: "m", 29: "e"}, "initial")
     assert stale_windows([whole, publication(2, 10, 19, {9: "x", 19: "m"})]) == [
@@ -102,7 +102,7 @@ def test_fix_in_the_middle_is_compared_with_the_saved_state_there() -> None:
     ]
 
 
-def test_repeated_windows_leave_the_rest_of_their_replay_fresh() -> None:
+def test_republished_windows_do_not_make_the_rest_of_their_replay_stale() -> None:
     whole = publication(1, 0, 29, {-1: "s", 29: "e"}, "initial")
     again = publication(2, 0, 9, {-1: "s", 9: "a"}, "initial", repeats=(1,))
     assert stale_windows([whole, again]) == []
@@ -115,7 +115,7 @@ def test_repeated_windows_leave_the_rest_of_their_replay_fresh() -> None:
     assert stale_windows([whole, again, part]) == []
 
 
-def test_warm_up_depends_on_its_start_state() -> None:
+def test_staleness_of_a_warm_up_depends_on_its_start_state() -> None:
     whole = publication(1, 0, 29, {-1: "s", 4: "x", 29: "e"}, "initial")
     warmed = EffectivePublication(2, WindowRange(10, 14), {9: "y", 14: "z"}, "warm_up", 4, "x")
     assert stale_windows([whole, warmed]) == [WindowRange(15, 29)], "what follows cannot know"
@@ -139,7 +139,9 @@ STEPS = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(STEPS)
-def test_stale_windows_equal_a_model_that_recomputes(steps: list[tuple[int, int, bool]]) -> None:
+def test_stale_windows_equal_those_of_a_model_that_recomputes_everything(
+    steps: list[tuple[int, int, bool]],
+) -> None:
     shown: dict[int, tuple[int, str, str]] = {}
     published: list[EffectivePublication] = []
     for number, (start, width, fixed) in enumerate(steps, start=1):
@@ -166,7 +168,7 @@ def test_stale_windows_equal_a_model_that_recomputes(steps: list[tuple[int, int,
     assert found == wrong
 
 
-def test_newest_publication_over_a_window_is_in_effect() -> None:
+def test_newest_publication_of_a_window_is_in_effect() -> None:
     whole = publication(1, 0, 9, {})
     middle = publication(2, 3, 5, {})
     segments = [(str(one.range), one.owner.number) for one in in_effect([middle, whole])]

@@ -63,7 +63,7 @@ class Clock:
         return self.now
 
 
-def test_watchdog_waits_for_the_longer_of_its_two_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watchdog_waits_for_the_longer_of_its_two_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     # Rules: R92
     clock = Clock()
     calls: list[str] = []
@@ -127,7 +127,7 @@ def test_attempt_with_a_hung_python_function_is_ended_and_resumed(
     assert "Spark runs stage" in stuck and "tasks done" in stuck and "resuming" in stuck
 
 
-def test_watchdog_reports_again_after_a_ledger_that_did_not_answer() -> None:
+def test_watchdog_retries_its_report_after_a_ledger_failure() -> None:
     calls: list[str] = []
     heard = threading.Event()
 
@@ -144,7 +144,7 @@ def test_watchdog_reports_again_after_a_ledger_that_did_not_answer() -> None:
 
 
 @pytest.mark.recovery_matrix
-def test_attempt_that_is_stuck_again_at_once_is_not_resumed(tmp_path: Path) -> None:
+def test_attempt_that_gets_stuck_again_immediately_is_not_resumed(tmp_path: Path) -> None:
     # Rules: R92
     plan_of(tmp_path, "at_least_once", **{"call.stands_still_again": "true"})
     with pytest.raises(RewindowError, match="attempt 2 of replay one is stuck") as caught:
@@ -154,7 +154,7 @@ def test_attempt_that_is_stuck_again_at_once_is_not_resumed(tmp_path: Path) -> N
 
 
 @pytest.mark.recovery_matrix
-def test_stuck_attempt_in_at_most_once_is_only_reported(
+def test_stuck_attempt_in_at_most_once_is_reported_but_not_killed(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -114,13 +114,13 @@ def proposed(found: Repairs) -> list[tuple[str, int, int]]:
     return [(step.application, step.windows.first, step.windows.last) for step in found.steps]
 
 
-def test_unchanged_inputs_need_no_repair(config: Config) -> None:
+def test_replay_with_unchanged_inputs_needs_no_repair(config: Config) -> None:
     assert find_repairs(config) == Repairs([], [], ())
     published(config, "one")
     assert find_repairs(config) == Repairs([], [], ())
 
 
-def test_windows_that_changed_are_replayed_and_no_others(
+def test_only_changed_windows_are_replayed(
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -135,7 +135,7 @@ def test_windows_that_changed_are_replayed_and_no_others(
     assert found.steps[0].command == "rewindow replay app --first 105 --last 106"
 
 
-def test_ranges_with_few_windows_between_are_joined_and_the_reason_is_given_once(
+def test_nearby_ranges_are_joined_and_the_reason_is_given_once(
     config: Config,
 ) -> None:
     published(config, "one", outputs=STATELESS)
@@ -148,14 +148,14 @@ def test_ranges_with_few_windows_between_are_joined_and_the_reason_is_given_once
     )
 
 
-def test_unpublished_windows_between_ranges_are_not_added(config: Config) -> None:
+def test_unpublished_windows_between_ranges_are_not_repaired(config: Config) -> None:
     published(config, "one", 100, 106, outputs=STATELESS)
     published(config, "two", 110, 119, outputs=STATELESS)
     seal_again(config, 105, 112)
     assert proposed(find_repairs(config)) == [("app", 105, 105), ("app", 112, 112)]
 
 
-def test_state_extends_a_repair_to_the_last_published_window(config: Config) -> None:
+def test_changed_state_extends_a_repair_to_the_last_published_window(config: Config) -> None:
     published(config, "one", outputs=STATEFUL)
     seal_again(config, 105, 112)
     found = find_repairs(config)
@@ -182,7 +182,7 @@ def test_repair_does_not_join_a_publication_from_the_initial_state(config: Confi
 
 
 @pytest.mark.parametrize(("base", "follows"), [(109, (WindowRange(112, 119),)), (104, ())])
-def test_state_is_carried_over_unpublished_windows_by_a_warm_up(
+def test_warm_up_computes_the_state_across_unpublished_windows(
     config: Config,
     base: int,
     follows: tuple[WindowRange, ...],
@@ -215,7 +215,7 @@ def publish_in_groups(config: Config, replay: str, first: int, last: int, plus: 
     publish(config, replay)
 
 
-def test_repair_ends_where_the_published_state_is_known_and_explains_why(config: Config) -> None:
+def test_repair_ends_at_a_known_published_state_and_explains_why(config: Config) -> None:
     publish_in_groups(config, "one", 100, 119)
     seal_again(config, 106)
     found = find_repairs(config)
@@ -229,7 +229,7 @@ def test_repair_ends_where_the_published_state_is_known_and_explains_why(config:
 
 
 @pytest.mark.parametrize(("plus", "wanted"), [(0, []), (1, [("app", 110, 119)])])
-def test_later_windows_need_repair_only_where_the_state_differs(
+def test_later_windows_need_repair_only_if_the_state_differs(
     config: Config,
     plus: int,
     wanted: list[tuple[str, int, int]],
@@ -268,14 +268,14 @@ def test_reopened_windows_stay_stale_until_they_are_published_again(config: Conf
     assert book.stale.ranges() == []
 
 
-def test_state_change_extends_past_a_newer_publication(config: Config) -> None:
+def test_changed_state_affects_windows_after_a_newer_publication(config: Config) -> None:
     published(config, "one", outputs=STATEFUL)
     published(config, "two", 104, 106, outputs=STATEFUL)
     seal_again(config, 105)
     assert proposed(find_repairs(config)) == [("app", 105, 119)]
 
 
-def test_warm_up_that_read_changed_windows_needs_repair(config: Config) -> None:
+def test_publication_after_a_warm_up_over_changed_windows_needs_repair(config: Config) -> None:
     start = StartState(source="warm_up", window=105, warm_up_first=106)
     published(config, "two", 110, 119, outputs=STATEFUL, start=start)
     seal_again(config, 107)
@@ -326,7 +326,7 @@ def test_downstream_application_is_repaired_after_its_upstream(config: Config) -
     )
 
 
-def test_repairs_of_one_application_omit_unrelated_applications_and_streams(config: Config) -> None:
+def test_repairs_of_an_application_omit_unrelated_applications_and_streams(config: Config) -> None:
     published(config, "one", outputs=STATELESS)
     published(config, "apart", outputs=STATELESS, application="apart")
     published(config, "below", outputs=STATELESS, application="z_reader", streams=("app.delays",))
@@ -375,7 +375,7 @@ def test_changes_that_cannot_be_determined_after_a_vacuum_are_reported(config: C
     assert found.unknown[0].startswith("the contents of flights when replay one read it")
 
 
-def test_each_range_is_replayed_with_its_own_mode_and_parameters(config: Config) -> None:
+def test_each_repaired_range_keeps_its_mode_and_parameters(config: Config) -> None:
     published(config, "one", 100, 109, outputs=STATELESS, parameters={"limit": "5 h"})
     published(config, "two", 110, 119, outputs=STATELESS, mode=Mode.AT_LEAST_ONCE)
     seal_again(config, 109, 110)
@@ -386,7 +386,7 @@ def test_each_range_is_replayed_with_its_own_mode_and_parameters(config: Config)
     ]
 
 
-def test_change_read_by_one_publication_does_not_affect_a_newer_warm_up(config: Config) -> None:
+def test_change_read_by_one_publication_does_not_affect_a_later_warm_up(config: Config) -> None:
     published(config, "one", 100, 109, outputs=STATELESS)
     seal_again(config, 107)
     start = StartState(source="warm_up", window=104, warm_up_first=105)
@@ -394,14 +394,14 @@ def test_change_read_by_one_publication_does_not_affect_a_newer_warm_up(config: 
     assert proposed(find_repairs(config)) == [("app", 107, 107)]
 
 
-def test_start_state_that_readers_no_longer_see_is_reported(config: Config) -> None:
+def test_start_state_no_longer_visible_to_readers_is_reported(config: Config) -> None:
     start = StartState(source="published", window=104, taken_from="streams/app.checkpoints")
     published(config, "two", 105, 119, outputs=STATEFUL, start=start)
     words = "whether the state of window 104, the start state of replay two, has changed"
     assert find_repairs(config).unknown == (words,)
 
 
-def test_start_state_of_the_first_publication_is_known(config: Config) -> None:
+def test_start_state_of_the_first_publication_is_not_reported_as_unknown(config: Config) -> None:
     published(config, "one", outputs=STATEFUL)
     start = StartState(
         source="warm_up",

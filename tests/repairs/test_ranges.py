@@ -185,7 +185,7 @@ def _first(change: Change) -> WindowRange:
     ids=["short", "long"],
 )
 @pytest.mark.parametrize("step", [forgets, keeps])
-def test_everything_is_correct_after_a_repair_of_any_publications_and_changes(
+def test_repair_corrects_any_combination_of_publications_and_changes(
     step: Step,
     seeds: range,
     monkeypatch: pytest.MonkeyPatch,
@@ -212,7 +212,7 @@ def test_everything_is_correct_after_a_repair_of_any_publications_and_changes(
     assert shorter > (2 * len(seeds) // 15 if step is forgets else 0)
 
 
-def test_a_state_that_forgets_ends_a_repair_at_the_next_state_that_is_known(
+def test_repair_of_a_bounded_memory_state_ends_at_the_next_known_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("rewindow.repairs.ranges.JOIN_WINDOWS", 0)
@@ -224,7 +224,7 @@ def test_a_state_that_forgets_ends_a_repair_at_the_next_state_that_is_known(
     assert world.wrong() == []
 
 
-def test_range_ends_with_the_windows_visible_from_its_publication() -> None:
+def test_repair_range_ends_with_the_visible_windows_of_its_publication() -> None:
     older, newer = (
         Replayed(
             number,
@@ -269,7 +269,7 @@ def test_publication_from_the_initial_state_is_repaired_from_the_initial_state()
     assert not after.begin.replay_options(after.windows)["initial_state"]
 
 
-def test_state_that_forgets_nothing_is_repaired_in_few_growing_replays(
+def test_unbounded_memory_state_is_repaired_in_few_replays_of_growing_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World(lambda state, x: state + x, [2, 1] * 500, random.Random(1), every=10)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_replay_left_by_a_killed_repair_is_resumed(tmp_path: Path) -> None:
+def test_replay_of_a_killed_repair_is_resumed(tmp_path: Path) -> None:
     # Not while its process lives, nor for other reasons or inputs.
     config = Config(state=tmp_path)
     make_stream(
@@ -129,7 +129,7 @@ def test_replay_killed_before_it_had_a_process_is_resumed_after_the_start_timeou
 
 @pytest.mark.jvm
 @pytest.mark.exhaustive  # in real processes, as the next test in this one
-def test_repair_of_a_late_tuple_equals_a_computation_from_scratch(tmp_path: Path) -> None:
+def test_repair_of_a_late_tuple_equals_a_full_computation(tmp_path: Path) -> None:
     config = make_project(tmp_path).config
     replay(config, "totals", replay_id="before")
     check(config, "before")
@@ -148,7 +148,7 @@ def test_repair_of_a_late_tuple_equals_a_computation_from_scratch(tmp_path: Path
     [("recent", True), ("totals", False)],
     ids=["forgets", "forgets_nothing"],
 )
-def test_repair_ends_where_the_state_converges_and_equals_a_computation_from_scratch(
+def test_repair_ends_when_the_state_converges_and_equals_a_full_computation(
     tmp_path: Path,
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,

@@ -61,7 +61,9 @@ def names(found: list[Purgeable]) -> set[str]:
     return {f"{entry.folder.parent.name}/{entry.folder.name}" for entry in found}
 
 
-def test_published_replay_loses_its_tables_except_the_facts(config: Config, here: Path) -> None:
+def test_purge_deletes_the_tables_of_a_published_replay_except_the_facts(
+    config: Config, here: Path
+) -> None:
     # Rules: W86
     published(config, "one")
     assert names(purgeable(config, AT_ONCE)) == {"one/delays", "one/ranks", "one/checkpoints"}
@@ -83,7 +85,7 @@ def test_purge_after_a_rebuild_never_touches_the_working_directory(
 
 
 @pytest.mark.parametrize("forged", ["", ".", "..", "one/../..", "/"])
-def test_id_that_leads_outside_the_replays_folder_is_rejected(
+def test_replay_id_with_a_path_outside_the_replays_folder_is_rejected(
     config: Config,
     here: Path,
     forged: str,
@@ -167,7 +169,7 @@ def test_unpublished_replays_are_purged_only_when_old_or_abandoned(
     assert {entry.replay_id for entry in purgeable(config, AT_ONCE)} == {"one", "two"}
 
 
-def test_start_checkpoint_of_an_open_replay_is_kept_until_it_has_ended(
+def test_start_checkpoint_of_an_open_replay_is_kept_until_its_end(
     config: Config,
     here: Path,
 ) -> None:

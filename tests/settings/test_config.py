@@ -24,14 +24,14 @@ H20 = NOT_POSITIVE[0].lower() + NOT_POSITIVE[1:].rstrip(".")
         ({"origin": "1969-12-31T23:59:59.9995Z"}, "is not a whole number of milliseconds"),
     ],
 )
-def test_grid_finer_than_milliseconds_is_rejected(given: dict[str, str], text: str) -> None:
+def test_window_grid_finer_than_milliseconds_is_rejected(given: dict[str, str], text: str) -> None:
     # Rules: W3, W4
     with pytest.raises(InputError) as caught:
         _ = StreamConfig(source="x", arrived_at="at", **given).grid
     assert text in str(caught.value)
 
 
-def test_origin_within_a_second_is_accepted() -> None:
+def test_window_origin_between_whole_seconds_is_accepted() -> None:
     # Rules: W4
     stream = StreamConfig(source="x", arrived_at="at", origin="1970-01-01T00:00:00.250Z")
     assert stream.grid.origin_ms == 250
@@ -65,7 +65,7 @@ def test_invalid_interval_or_slack_is_rejected_with_setting_and_value(
     assert f"Read from {tmp_path}" in caught.value.detail
 
 
-def test_smallest_interval_and_no_slack_are_accepted(tmp_path: Path) -> None:
+def test_smallest_interval_and_zero_slack_are_accepted(tmp_path: Path) -> None:
     # Rules: H20, H23
     stream = load(tmp_path, 'interval = "1 us"\nslack = 0').stream("s")
     assert (stream.interval_us, stream.slack_us) == (1, 0)
@@ -95,7 +95,7 @@ def test_folder_on_an_object_store_is_rejected_by_name(
     assert "Object stores are not supported" in caught.value.hint
 
 
-def test_spark_setting_from_the_environment_keeps_its_capitals(
+def test_spark_setting_from_the_environment_keeps_its_uppercase_letters(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -107,7 +107,7 @@ def test_spark_setting_from_the_environment_keeps_its_capitals(
     assert spark.master == "local[3]"
 
 
-def test_environment_variable_below_a_setting_without_a_section_is_rejected(
+def test_environment_variable_nested_under_a_scalar_setting_is_rejected(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -133,7 +133,7 @@ def test_environment_variable_below_a_setting_without_a_section_is_rejected(
         ('[streams.s]\nsource = "x"', 'setting "streams.s.arrived_at" is missing', "rewindow init"),
     ],
 )  # fmt: skip
-def test_unknown_setting_is_reported_with_known_ones_and_a_suggestion(
+def test_unknown_setting_is_reported_with_known_settings_and_a_suggestion(
     tmp_path: Path,
     text: str,
     primary: str,
@@ -173,7 +173,7 @@ def test_unknown_setting_is_reported_with_known_ones_and_a_suggestion(
         ("width = [1]", "duration", "a number and a unit"),
     ],
 )
-def test_setting_in_a_wrong_form_is_reported_with_its_correct_form(
+def test_malformed_setting_is_reported_with_its_correct_form(
     tmp_path: Path,
     setting: str,
     primary: str,
@@ -220,7 +220,7 @@ def test_invalid_toml_is_reported_with_line_and_column(
     "text",
     ["ledger = [{0}]", "ledger = postgresql://u:hidden@h/d", "[spark]\nsecret_file = [{0}]"],
 )
-def test_possible_secret_is_not_shown_in_errors(tmp_path: Path, text: str) -> None:
+def test_possible_secrets_are_not_shown_in_errors(tmp_path: Path, text: str) -> None:
     file = tmp_path / "rewindow.toml"
     file.write_text(text.format('"postgresql://u:hidden@h/d"'))
     with pytest.raises(InputError) as caught:
@@ -241,7 +241,7 @@ def test_file_without_a_stream_is_rejected_with_an_example() -> None:
     assert "[streams.s]" in caught.value.hint and "rewindow init FILE" in caught.value.hint
 
 
-def test_applications_are_a_list_of_folders_or_a_section(tmp_path: Path) -> None:
+def test_applications_setting_can_be_a_list_of_folders_or_a_section(tmp_path: Path) -> None:
     # Rules: O28
     assert load(tmp_path, "").application_settings == {}
     section = '[applications]\nfolders = ["own"]\n[applications.sums.operators.half]\nleast = 3\n'
@@ -292,7 +292,7 @@ def test_all_wrong_settings_are_reported_together(tmp_path: Path) -> None:
     )
 
 
-def test_folder_list_alongside_a_section_is_rejected_with_the_correct_form(tmp_path: Path) -> None:
+def test_folder_list_in_addition_to_a_section_is_rejected_with_the_correct_form(tmp_path: Path) -> None:
     file = tmp_path / "rewindow.toml"
     file.write_text('applications = ["own"]\n[applications.sums.operators.half]\nleast = 3\n')
     with pytest.raises(

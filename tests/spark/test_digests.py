@@ -107,13 +107,13 @@ def digest_of(spark: SparkSession, query: str) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("pair", CONFUSED_BY_PLAIN_HASHING)
-def test_digest_differs_where_xxhash64_does_not(spark: SparkSession, pair: str) -> None:
+def test_digest_differs_for_values_with_equal_xxhash64(spark: SparkSession, pair: str) -> None:
     one, other = CONFUSED_BY_PLAIN_HASHING[pair]
     assert digest_of(spark, one) != digest_of(spark, other)
 
 
 @pytest.mark.parametrize("pair", THE_SAME)
-def test_digest_is_equal_for_equal_values(spark: SparkSession, pair: str) -> None:
+def test_digests_of_equal_values_are_equal(spark: SparkSession, pair: str) -> None:
     one, other = THE_SAME[pair]
     assert digest_of(spark, one) == digest_of(spark, other)
 
@@ -158,7 +158,7 @@ def test_digest_is_the_sum_of_its_tuple_digests_modulo_2_64(spark: SparkSession)
         assert parts[0][1:] == [sum(one[half] for one in parts[1:]) % 2**64 for half in (1, 2)]
 
 
-def test_digest_format_2_is_stable(spark: SparkSession) -> None:
+def test_digests_in_format_2_are_stable(spark: SparkSession) -> None:
     # Stored seals and facts contain these values.
     found = digest_of(spark, "select 1 a, 'x' b, 0.5D f union all select 2, null, null")
     assert found == (
@@ -173,7 +173,7 @@ def test_digest_format_2_is_stable(spark: SparkSession) -> None:
     )
 
 
-def test_float_columns_change_only_the_float_digest(spark: SparkSession) -> None:
+def test_changes_in_float_columns_affect_only_the_float_digest(spark: SparkSession) -> None:
     one = digest_of(spark, "select 1 a, array(named_struct('y', 1.5D)) f")
     other = digest_of(spark, "select 1 a, array(named_struct('y', 2.5D)) f")
     assert one[1] == other[1]
@@ -181,7 +181,7 @@ def test_float_columns_change_only_the_float_digest(spark: SparkSession) -> None
     assert digest_of(spark, "select 1 a")[2] is None
 
 
-def test_digest_detects_every_partial_exchange_of_values_between_two_rows(
+def test_digest_detects_every_partial_swap_of_values_between_two_rows(
     spark: SparkSession,
 ) -> None:
     # Rules: X17

@@ -87,7 +87,7 @@ def test_every_written_row_is_counted(
         spark.conf.set("spark.sql.adaptive.enabled", before)
 
 
-def test_part_file_that_is_gone_after_a_write_is_an_error_that_names_folder_and_host(
+def test_missing_part_file_after_a_write_is_reported_with_folder_and_host(
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -104,7 +104,7 @@ def test_part_file_that_is_gone_after_a_write_is_an_error_that_names_folder_and_
     assert not error.value.retryable and error.value.exit_code == 65
 
 
-def test_part_file_that_was_cut_after_a_write_is_an_error(
+def test_truncated_part_file_after_a_write_raises_an_error(
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -122,7 +122,7 @@ def test_part_file_that_was_cut_after_a_write_is_an_error(
         write_files(spark.range(10, numPartitions=1), folder)
 
 
-def test_sorted_rows_in_small_row_groups_let_readers_skip_most(
+def test_readers_skip_most_small_row_groups_of_sorted_rows(
     tmp_path: Path,
     spark: SparkSession,
 ) -> None:
@@ -241,7 +241,7 @@ def test_tuple_count_respects_deletion_vectors_and_column_mapping(
     assert dict(zip(*found.to_pydict().values(), strict=True)) == tuples
 
 
-def test_holes_are_the_ranges_between_seals() -> None:
+def test_missing_ranges_are_the_ranges_between_seals() -> None:
     sealed = pa.chunked_array([[7, 5, 5], [6, 10]])
     assert [(hole.first, hole.last) for hole in holes(sealed, WindowRange(3, 12))] == [
         (3, 4),

@@ -43,7 +43,7 @@ app.output("out", app.add("grows", Grows(), events=app.input("events")), key=["s
 
 
 @pytest.mark.long
-def test_exhausted_heap_is_named_and_ends_the_replay_at_its_second_time(
+def test_exhausted_heap_is_reported_and_ends_the_replay_the_second_time(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:

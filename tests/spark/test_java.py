@@ -42,7 +42,7 @@ def test_low_open_file_limit_is_rejected_before_anything_starts(
     assert "ulimit -n 1024" in said
 
 
-def test_soft_open_file_limit_is_raised_where_allowed(tmp_path: object) -> None:
+def test_soft_open_file_limit_is_raised_if_allowed(tmp_path: object) -> None:
     said = submit(tmp_path, "RLIMIT_NOFILE", 256, 4096)
     assert "open files" not in said
     assert said.splitlines()[-1] == "1024"
@@ -55,7 +55,7 @@ def test_address_space_limit_is_not_reported_as_missing_java(tmp_path: object) -
     assert "no Java" not in said
 
 
-def test_heap_without_a_unit_is_in_mebibytes() -> None:
+def test_heap_size_without_a_unit_is_read_as_mebibytes() -> None:
     assert [heap_bytes(text) for text in ("2g", "512m", "512", "1GB")] == [
         2**31,
         2**29,

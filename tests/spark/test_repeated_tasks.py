@@ -64,7 +64,7 @@ for refuses in (False, True):
 
 @pytest.mark.long
 @pytest.mark.jvm
-def test_repeated_task_is_found_by_its_stage_and_refused_in_the_task(tmp_path: Path) -> None:
+def test_repeated_task_is_detected_by_its_stage_and_rejected_in_the_task(tmp_path: Path) -> None:
     # Spark counts a failure here. It does not where it has lost an executor.
     script = Path(tmp_path) / "retrying.py"
     script.write_text(RETRYING)
@@ -80,7 +80,7 @@ def test_repeated_task_is_found_by_its_stage_and_refused_in_the_task(tmp_path: P
     assert 'Spark started a task of operator "shop.totals" again' in refused, done.stderr[-2000:]
 
 
-def test_work_without_repetition_passes_and_leaves_the_thread_as_it_was(
+def test_work_without_repeated_tasks_passes_and_restores_thread_properties(
     spark: SparkSession,
 ) -> None:
     context = spark.sparkContext
@@ -92,7 +92,7 @@ def test_work_without_repetition_passes_and_leaves_the_thread_as_it_was(
 
 
 @pytest.mark.parametrize(("kind", "passes"), [(ResourceError, True), (InputError, False)])
-def test_rewindow_error_in_a_worker_keeps_the_retryability_of_its_class(
+def test_rewindow_error_raised_in_a_worker_stays_retryable_or_permanent(
     kind: type[Exception],
     passes: bool,
     spark: SparkSession,
@@ -107,5 +107,5 @@ def test_rewindow_error_in_a_worker_keeps_the_retryability_of_its_class(
     assert describe(error.value) == "task was started again"
 
 
-def test_at_most_once_keeps_its_executors() -> None:
+def test_at_most_once_disables_dynamic_allocation_of_executors() -> None:
     assert Mode.AT_MOST_ONCE.spark_settings["spark.dynamicAllocation.enabled"] == "false"

@@ -44,7 +44,7 @@ def with_spark(config: Config, **changes: object) -> Config:
     return config.model_copy(update={"spark": config.spark.model_copy(update=changes)})
 
 
-def test_local_settings_use_utc_loopback_and_jars_from_the_folder(config: Config) -> None:
+def test_local_spark_settings_use_utc_loopback_and_jars_from_the_folder(config: Config) -> None:
     settings = spark_settings(config)
     assert settings["spark.hadoop.fs.defaultFS"] == "file:///"
     assert settings["spark.jars"].count(str(config.jars)) == len(jars.expected_jars())
@@ -54,7 +54,7 @@ def test_local_settings_use_utc_loopback_and_jars_from_the_folder(config: Config
     assert settings["spark.local.dir"].startswith(str(config.state))
 
 
-def test_cluster_settings_leave_the_driver_reachable(config: Config) -> None:
+def test_cluster_settings_keep_the_driver_reachable(config: Config) -> None:
     settings = spark_settings(with_spark(config, master="spark://host:7077"))
     assert (
         not {"spark.driver.host", "spark.driver.bindAddress", "spark.local.dir"} & settings.keys()
@@ -112,7 +112,7 @@ def test_job_settings_are_in_a_file_that_only_its_user_can_read(config: Config) 
     assert "spark.driver.memory=2g\n" in text
 
 
-def test_environment_keeps_the_cluster_configuration() -> None:
+def test_job_environment_keeps_the_cluster_configuration() -> None:
     cluster = {
         name: f"/etc/{name}" for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
     }
@@ -128,7 +128,7 @@ def test_missing_jar_is_reported_with_the_command_to_run(config: Config) -> None
     assert "make setup" in caught.value.hint
 
 
-def test_class_archive_is_used_only_when_complete(config: Config) -> None:
+def test_jvm_class_archive_is_used_only_if_complete(config: Config) -> None:
     # A JVM crashes on a truncated archive, so its size decides.
     archive = class_archive(config)
     archive.write_bytes(b"12345")
@@ -140,7 +140,7 @@ def test_class_archive_is_used_only_when_complete(config: Config) -> None:
     assert usable_archive(config) is None
 
 
-def test_environment_drops_foreign_spark_python_and_java_options() -> None:
+def test_job_environment_excludes_foreign_spark_python_and_java_options() -> None:
     stray = {
         "SPARK_HOME": "/x",
         "PYTHONPATH": "/x",
@@ -199,7 +199,7 @@ def test_damaged_jar_is_downloaded_again_and_a_wrong_one_is_discarded(
     "module",
     ["rewindow.cli", "rewindow.launcher", "rewindow.storage.delta", "rewindow.application"],
 )
-def test_import_loads_no_pyspark_airflow_or_great_expectations(module: str) -> None:
+def test_light_modules_do_not_import_pyspark_airflow_or_great_expectations(module: str) -> None:
     code = (
         f"import sys, {module}; print(*[n for n in ('pyspark', 'airflow', "
         "'great_expectations') if n in sys.modules])"
@@ -256,7 +256,7 @@ sys.stdin.read()
 """
 
 
-def test_scratch_files_of_a_process_in_another_pid_namespace_stay_while_it_lives(
+def test_scratch_files_of_a_live_process_in_another_pid_namespace_are_kept(
     config: Config,
 ) -> None:
     # Its pid names another process there, or none.
@@ -271,7 +271,7 @@ def test_scratch_files_of_a_process_in_another_pid_namespace_stay_while_it_lives
     assert [folder.name for folder in own.parent.iterdir()] == [own.name]
 
 
-def test_scratch_files_of_a_host_with_a_longer_name_are_not_deleted(config: Config) -> None:
+def test_scratch_files_of_a_host_with_the_same_name_prefix_are_not_deleted(config: Config) -> None:
     own = scratch_folder(config)
     place, _, _ = own.name.removeprefix(f"{socket.gethostname()}-").partition("-")
     other = own.with_name(f"{socket.gethostname()}-2-{place}-{2**22 + 1}")

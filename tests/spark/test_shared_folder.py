@@ -34,7 +34,7 @@ def gone(spark: SparkSession, tmp_path: Path) -> tuple[Path, Exception]:
     return file, error.value
 
 
-def test_file_that_only_an_executor_misses_is_an_error_about_its_folder(
+def test_file_missing_only_on_an_executor_is_reported_as_a_shared_folder_error(
     gone: tuple[Path, Exception],
 ) -> None:
     file, error = gone
@@ -43,7 +43,7 @@ def test_file_that_only_an_executor_misses_is_an_error_about_its_folder(
     assert "same shared file system" in text and "rewindow replay --resume" in text
 
 
-def test_file_that_the_driver_misses_too_stays_an_error_of_spark(
+def test_file_missing_also_on_the_driver_remains_a_spark_error(
     gone: tuple[Path, Exception],
 ) -> None:
     file, error = gone

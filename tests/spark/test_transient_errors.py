@@ -91,7 +91,7 @@ def test_permanent_spark_errors_are_not_retryable(
         ("no hint here.", "no hint here.", ""),
     ],
 )
-def test_error_raised_by_a_query_has_its_message_and_hint(
+def test_error_raised_in_a_query_keeps_its_message_and_hint(
     quiet: SparkSession,
     raised: str,
     message: str,
@@ -142,7 +142,7 @@ def test_lost_python_worker_is_retryable(quiet: SparkSession, tmp_path: Path) ->
     ],
     ids=repr,
 )
-def test_operating_system_errors_are_retryable_and_damage_is_not(
+def test_operating_system_errors_are_retryable_and_damaged_files_are_not(
     error: Exception,
     passes: bool,
 ) -> None:

@@ -24,7 +24,7 @@ def change(value: int, from_window: int) -> PropertyChange:
     )
 
 
-def test_group_ends_before_a_change_and_the_last_change_of_a_window_counts(tmp_path: Path) -> None:
+def test_group_ends_before_a_change_and_the_last_change_of_a_window_is_used(tmp_path: Path) -> None:
     # Rules: O27
     log = ChangeLog(location(tmp_path), [change(1, 3)])
     assert log.begun() is None and log.begin(3, 9) == 9 and log.begun() == 9
@@ -44,7 +44,7 @@ def test_group_ends_before_a_change_and_the_last_change_of_a_window_counts(tmp_p
     assert ChangeLog(location(tmp_path)).begun() == 20
 
 
-def test_second_of_two_concurrent_writers_sees_the_first(tmp_path: Path) -> None:
+def test_second_of_two_concurrent_writers_sees_the_change_of_the_first(tmp_path: Path) -> None:
     here = ChangeLog(location(tmp_path))
     there = ChangeLog(location(tmp_path))
     seen: list[int | None] = []
@@ -60,7 +60,7 @@ def test_second_of_two_concurrent_writers_sees_the_first(tmp_path: Path) -> None
     assert here.begin(6, 9) == 7
 
 
-def test_rejected_change_leaves_no_file(tmp_path: Path) -> None:
+def test_rejected_property_change_leaves_no_file(tmp_path: Path) -> None:
     log = ChangeLog(location(tmp_path))
     log.begin(1, 5)
 

@@ -33,7 +33,7 @@ def frame(rows: list) -> pa.Table:
 
 
 @given(VALUES, st.randoms())
-def test_digest_is_of_the_multiset(rows: list, rng: object) -> None:
+def test_state_digest_depends_on_the_multiset_of_rows(rows: list, rng: object) -> None:
     shuffled = list(rows)
     rng.shuffle(shuffled)  # type: ignore[attr-defined]
     assert stored.frame_digest(frame(rows)) == stored.frame_digest(frame(shuffled))
@@ -46,7 +46,7 @@ def test_digests_of_different_multisets_differ(one: list, other: list) -> None:
     assert (stored.frame_digest(frame(one)) == stored.frame_digest(frame(other))) == same
 
 
-def test_digest_covers_every_column_type() -> None:
+def test_state_digest_supports_every_column_type() -> None:
     columns = {
         "d": [Decimal("1.20"), None], "t": [datetime(2020, 1, 1, tzinfo=UTC), None],
         "b": [True, None],
@@ -62,7 +62,7 @@ def test_digest_covers_every_column_type() -> None:
     assert len({stored.frame_digest(frame) for frame in (base, *others)}) == 7
 
 
-def test_newest_attempt_of_a_checkpoint_is_read(tmp_path: Path) -> None:
+def test_checkpoint_of_the_newest_attempt_is_read(tmp_path: Path) -> None:
     # Rules: X33
     table = create_table(tmp_path / "c", stored.SCHEMA)
     for attempt, value in ((1, "old"), (2, "new")):
@@ -74,7 +74,7 @@ def test_newest_attempt_of_a_checkpoint_is_read(tmp_path: Path) -> None:
     assert stored.marks(table) == [3]
 
 
-def test_checkpoint_without_state_exists(tmp_path: Path) -> None:
+def test_checkpoint_of_an_empty_state_is_stored(tmp_path: Path) -> None:
     # Rules: W71
     table = create_table(tmp_path / "c", stored.SCHEMA)
     table.commit_arrow(stored.encode(9, 3, {}, {}, MADE), app_id="r", version=1)
@@ -140,7 +140,7 @@ FLIPS = 300
 
 
 @pytest.mark.parametrize("in_files", [False, True])
-def test_flipped_byte_in_a_state_is_a_damaged_checkpoint(tmp_path: Path, in_files: bool) -> None:
+def test_flipped_byte_in_a_state_is_reported_as_a_damaged_checkpoint(tmp_path: Path, in_files: bool) -> None:
     seed = getrandbits(32)
     random = Random(seed)
     rows = pa.table(
@@ -174,7 +174,7 @@ def test_flipped_byte_in_a_state_is_a_damaged_checkpoint(tmp_path: Path, in_file
             assert found.equals(whole), (seed, place)
 
 
-def test_columns_of_a_state_are_nullable_even_if_its_cell_declares_otherwise(
+def test_state_columns_are_nullable_even_if_declared_as_not_null(
     tmp_path: Path,
 ) -> None:
     # The digest does not cover nullability, and Spark drops null checks on columns without nulls.

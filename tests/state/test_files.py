@@ -19,7 +19,7 @@ def written(folder: Path, place: str) -> StateFiles:
     return write_rows(ROWS, folder, f"{place}/op/state", ("k",), 2)
 
 
-def test_state_above_the_size_bound_is_written_to_files(tmp_path: Path) -> None:
+def test_state_above_the_size_limit_is_written_to_files(tmp_path: Path) -> None:
     assert write_state(ROWS, ROWS.nbytes, tmp_path, "0-0/op/state", (), 2) is ROWS
     assert isinstance(
         write_state(ROWS, ROWS.nbytes - 1, tmp_path, "0-0/op/state", (), 2),
@@ -42,7 +42,7 @@ def put_other_rows(path: Path, state: StateFiles) -> None:
         (put_other_rows, "its digest differs"),
     ],
 )
-def test_bucket_that_differs_from_its_record_is_reported(
+def test_state_bucket_that_differs_from_its_record_is_reported(
     damage: Callable[[Path, StateFiles], None],
     words: str,
     tmp_path: Path,
@@ -57,7 +57,7 @@ def test_bucket_that_differs_from_its_record_is_reported(
         state.check()
 
 
-def test_links_are_created_once_and_survive_their_source(tmp_path: Path) -> None:
+def test_state_file_links_are_created_once_and_survive_their_source(tmp_path: Path) -> None:
     state = written(tmp_path / "a", "1-5")
     for _ in range(2):
         copied = state.copied_to(tmp_path / "b", "start")
@@ -81,7 +81,7 @@ def test_attempt_deletes_only_unreferenced_files_of_older_attempts(tmp_path: Pat
     ]
 
 
-def test_state_is_deleted_once_the_next_one_exists_unless_referenced(tmp_path: Path) -> None:
+def test_state_files_are_deleted_after_the_next_state_unless_referenced(tmp_path: Path) -> None:
     kept = RetainedFiles(tmp_path, 1)
     first, second, third = (written(tmp_path, place) for place in ("1-1", "1-2", "1-3"))
     grown = replace(third, files=(*second.files, *third.files))

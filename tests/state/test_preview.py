@@ -48,7 +48,9 @@ def folder(tmp_path: Path) -> Location:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_rows_of_later_changes_replace_earlier_ones(folder: Location, seed: int) -> None:
+def test_preview_shows_rows_of_later_changes_instead_of_earlier_ones(
+    folder: Location, seed: int
+) -> None:
     chosen = random.Random(seed)
     now = {f"u{number}": number for number in range(chosen.randint(0, 30))}
     state = write_rows(rows_of(now), folder, "base", ("user",), 4)
@@ -68,7 +70,7 @@ def test_rows_of_later_changes_replace_earlier_ones(folder: Location, seed: int)
     ]
 
 
-def test_state_in_memory_is_truncated_and_filtered_too() -> None:
+def test_preview_of_a_state_in_memory_is_also_truncated_and_filtered() -> None:
     state = rows_of({"ann": 1, "bob": 2, "eve": 2})
     assert first_rows(state, 2, {})["user"].to_pylist() == ["ann", "bob"]
     assert first_rows(state, 9, {"seen": "2"})["user"].to_pylist() == ["bob", "eve"]

@@ -92,7 +92,7 @@ def test_row_hash_supports_more_columns_than_one_bitmap(spark: SparkSession) -> 
     assert row_hashes(frame).view(np.int64).tolist() == rows["h"].to_pylist()
 
 
-def test_bucket_depends_only_on_the_key(spark: SparkSession) -> None:
+def test_state_bucket_depends_only_on_the_key(spark: SparkSession) -> None:
     # Rules: X47
     frame = random_frame(random.Random(2), ["text", "long", "double"])
     schema = spark_schema(frame.schema)

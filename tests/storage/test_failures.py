@@ -33,7 +33,7 @@ def cut(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [cut, Path.unlink, lambda path: path.write_bytes(b"")])
-def test_query_over_a_damaged_file_names_the_table_and_is_not_retryable(
+def test_query_error_for_a_damaged_file_shows_the_table_and_is_not_retryable(
     table: Table,
     damage: Callable[[Path], None],
 ) -> None:
@@ -43,7 +43,7 @@ def test_query_over_a_damaged_file_names_the_table_and_is_not_retryable(
     assert not caught.value.retryable
 
 
-def test_wrong_query_keeps_the_error_of_the_library(table: Table) -> None:
+def test_invalid_query_raises_the_original_error_of_the_library(table: Table) -> None:
     with pytest.raises(Exception, match="nope") as caught:
         query("select nope from t", t=table)
     assert not isinstance(caught.value, RewindowError)
@@ -74,7 +74,7 @@ STEPS = {
 
 @pytest.mark.parametrize("damage", [cut, flip])
 @pytest.mark.parametrize("folder", STEPS)
-def test_damaged_log_entry_is_named_with_its_table_and_the_next_step(
+def test_damaged_log_entry_is_reported_with_its_table_and_the_next_step(
     tmp_path: Path,
     folder: str,
     damage: Callable[[Path], None],
@@ -93,7 +93,7 @@ def test_damaged_log_entry_is_named_with_its_table_and_the_next_step(
 
 
 @pytest.mark.parametrize("damage", [cut, flip])
-def test_damaged_checkpoint_of_the_log_is_named(
+def test_damaged_log_checkpoint_is_reported_by_name(
     table: Table,
     damage: Callable[[Path], None],
 ) -> None:
@@ -105,7 +105,7 @@ def test_damaged_checkpoint_of_the_log_is_named(
 
 
 @pytest.mark.parametrize("damage", [cut, Path.unlink, lambda path: path.write_bytes(b"")])
-def test_query_over_two_tables_names_the_damaged_file(
+def test_query_error_for_two_tables_shows_the_damaged_file(
     table: Table,
     tmp_path: Path,
     damage: Callable[[Path], None],
@@ -118,7 +118,7 @@ def test_query_over_two_tables_names_the_damaged_file(
         query("select * from a join b on a.window_id = b.window_id", a=table, b=other)
 
 
-def test_panic_and_plain_exception_of_a_library_become_errors(table: Table) -> None:
+def test_panics_and_plain_exceptions_of_a_library_become_rewindow_errors(table: Table) -> None:
     panic = type("PanicException", (BaseException,), {})
     for error in (panic("called `unwrap()` on a `None` value"), Exception("Json error: x")):
         with pytest.raises(TableError, match='table "clicks" cannot be read'):

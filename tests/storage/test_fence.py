@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @given(st.integers(0, 2**20), st.integers(0, 2**40 - 1))
-def test_position_packs_epoch_and_mark_in_order(epoch: int, mark: int) -> None:
+def test_encoded_commit_positions_are_ordered_by_epoch_and_mark(epoch: int, mark: int) -> None:
     # The version is epoch * 2**40 + mark.
     version = Position(epoch, mark).version
     assert (version >> 40, version & (2**40 - 1)) == (epoch, mark)
@@ -48,7 +48,7 @@ def test_older_attempt_cannot_commit_after_a_newer_fence(path: Path) -> None:
     assert query("select count(*) as n from t", t=path)["n"].to_pylist() == [0]
 
 
-def test_older_attempt_with_a_snapshot_from_before_the_fence_conflicts(path: Path) -> None:
+def test_older_attempt_with_a_snapshot_older_than_the_fence_cannot_commit(path: Path) -> None:
     stale = Table.open(path)
     fence(path, APP, 2)
     with pytest.raises(FencedError, match="conflicts with another commit"):
@@ -85,7 +85,7 @@ def test_attempt_superseded_during_a_commit_is_detected_and_earlier_commits_stay
     assert query("select count(*) as n from t", t=path)["n"].to_pylist() == [1]
 
 
-def test_epoch_is_used_by_only_one_attempt(path: Path) -> None:
+def test_each_epoch_is_used_by_only_one_attempt(path: Path) -> None:
     fence(path, APP, 3)
     with pytest.raises(FencedError):
         fence(path, APP, 3)
@@ -99,7 +99,7 @@ def test_epoch_is_used_by_only_one_attempt(path: Path) -> None:
 @given(
     steps=st.lists(st.tuples(st.sampled_from(["fence", "commit"]), st.integers(0, 2)), max_size=10)
 )
-def test_only_the_newest_epoch_commits(
+def test_only_the_attempt_with_the_newest_epoch_can_commit(
     tmp_path_factory: pytest.TempPathFactory,
     steps: list,
 ) -> None:
@@ -139,7 +139,7 @@ def test_files_are_committed_with_their_window_bounds(path: Path) -> None:
     assert query("select x from t where window_id = 6", t=path)["x"].to_pylist() == ["x"]
 
 
-def test_mark_survives_log_checkpoints(path: Path) -> None:
+def test_commit_mark_survives_log_checkpoints(path: Path) -> None:
     fenced = fence(path, APP, 1)
     for mark in range(1, 25):
         fenced.commit(mark, [])

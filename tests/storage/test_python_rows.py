@@ -31,11 +31,11 @@ KNOWN_US = 1_704_067_200_000_000
         (0, "1970-01-01T00:00:00Z"),
     ],
 )
-def test_time_of_any_year_is_iso_8601(value: int, text: str) -> None:
+def test_times_of_any_year_are_formatted_as_iso_8601(value: int, text: str) -> None:
     assert format_time(value) == text
 
 
-def test_instants_that_python_lacks_are_text_wherever_they_are() -> None:
+def test_instants_outside_the_python_datetime_range_are_returned_as_text() -> None:
     struct = pa.struct([("at", US), ("n", pa.int64())])
     kinds = {
         "plain": pa.int64(),

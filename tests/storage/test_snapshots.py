@@ -17,7 +17,7 @@ SCHEMA = pa.schema([("window_id", pa.int64())])
 ROW = pa.table({"window_id": [1]}, schema=SCHEMA)
 
 
-def test_table_is_read_once_until_another_commit(tmp_path: Path) -> None:
+def test_cached_table_is_read_once_until_another_commit(tmp_path: Path) -> None:
     create_table(tmp_path, SCHEMA)
     with snapshot_cache():
         before = Table.open(tmp_path)
@@ -33,7 +33,7 @@ def test_table_is_read_once_until_another_commit(tmp_path: Path) -> None:
         assert Table.open(tmp_path, 1).version == 1 and pinned.version == 2
 
 
-def test_commit_of_another_writer_does_not_move_open_handles(tmp_path: Path) -> None:
+def test_commit_by_another_writer_does_not_change_open_table_handles(tmp_path: Path) -> None:
     create_table(tmp_path, SCHEMA)
     other = Table.open(tmp_path)
     with snapshot_cache():
@@ -42,7 +42,7 @@ def test_commit_of_another_writer_does_not_move_open_handles(tmp_path: Path) -> 
         assert (Table.open(tmp_path).version, building.version) == (1, 0)
 
 
-def test_recreated_table_is_not_the_cached_one(tmp_path: Path) -> None:
+def test_recreated_table_is_not_read_from_the_cache(tmp_path: Path) -> None:
     create_table(tmp_path / "t", SCHEMA)
     with snapshot_cache():
         before = Table.open(tmp_path / "t").id
@@ -53,7 +53,7 @@ def test_recreated_table_is_not_the_cached_one(tmp_path: Path) -> None:
         assert Table.open(tmp_path / "t").id != before != Table.open(tmp_path / "t", 0).id
 
 
-def test_tables_outside_a_snapshot_cache_are_read_each_time(tmp_path: Path) -> None:
+def test_tables_without_a_snapshot_cache_are_read_each_time(tmp_path: Path) -> None:
     create_table(tmp_path, SCHEMA)
     with snapshot_cache():
         kept = Table.open(tmp_path)

@@ -135,10 +135,10 @@ def test_changed_columns_are_reported_by_setting_with_two_solutions(
     ],
     ids=str,
 )
-def test_settings_that_keep_the_recorded_columns_may_change(changed: dict[str, Any]) -> None:
+def test_settings_may_change_if_the_recorded_columns_stay_the_same(changed: dict[str, Any]) -> None:
     check_fixed_settings("bays", stream(**RECORDED | changed), stored())
 
 
-def test_streams_without_stored_columns_are_left_to_the_recording() -> None:
+def test_columns_of_streams_without_stored_columns_are_not_compared() -> None:
     older = {key: value for key, value in stored().items() if key not in RECORDED}
     check_fixed_settings("bays", stream(**RECORDED | {"keep": ["k"]}), older)

@@ -19,7 +19,7 @@ SCHEMA = pa.schema(
 )
 
 
-def test_stream_log_is_read_from_a_recent_checkpoint(tmp_path: Path) -> None:
+def test_stream_table_log_is_read_from_a_recent_log_checkpoint(tmp_path: Path) -> None:
     path = location(tmp_path / "s")
     create_stream(path, SCHEMA, {"width_ms": 1000, "origin_ms": 0})
     table = Table.open(path)

@@ -93,7 +93,7 @@ def test_operators_run_in_sequence_over_the_same_windows() -> None:
     assert found.states["totals"] == {"ann": {"total": 5}, "bob": {"total": 2}}
 
 
-def test_deterministic_application_is_independent_of_cuts_and_port_order() -> None:
+def test_deterministic_application_is_independent_of_grouping_and_port_order() -> None:
     # Rules: R86
     check_application(leaders(), GIVEN, runs=8, any_port_order=True)
 
@@ -119,7 +119,7 @@ def test_deterministic_application_is_independent_of_cuts_and_port_order() -> No
         check_application(app, GIVEN)
 
 
-def test_crash_costs_the_loss_of_its_mode() -> None:
+def test_crash_causes_the_loss_allowed_by_its_mode() -> None:
     whole = run_application(leaders(), GIVEN)
     dying = {**GIVEN, "clicks": {**GIVEN["clicks"], 9: [CRASH, *GIVEN["clicks"][9]]}}
     assert run_application(leaders(), dying) == whole
@@ -157,7 +157,7 @@ class KeyedNumbers(Numbers):
 
 
 @pytest.mark.parametrize("key_ranges", [1, 3])
-def test_operators_read_each_other_in_the_order_of_emission_or_by_row_hash(key_ranges: int) -> None:
+def test_operators_read_tuples_in_emission_order_or_by_row_hash(key_ranges: int) -> None:
     # Rules: O39, X43
     given = {"rows": {0: [(user, 0) for user in "cabbagecab"]}}
     for first, second, follows in (
@@ -209,7 +209,7 @@ class KeyedFolds(KeyedNumbers):
         self.emit("out", row.user, self.seen)
 
 
-def test_tuple_of_another_key_has_the_same_place_for_any_number_of_key_ranges() -> None:
+def test_order_of_tuples_with_other_keys_is_independent_of_key_ranges() -> None:
     # Rules: O39, X43
     app = Application("one", window="1 second")
     reader = app.add("second", KeyedFolds(), rows=app.add("first", Strays(), rows=app.input("r")))
@@ -222,7 +222,7 @@ def test_tuple_of_another_key_has_the_same_place_for_any_number_of_key_ranges() 
     assert len({row[1] for row in rows}) > 3
 
 
-def test_operator_knows_its_name_and_application() -> None:
+def test_operator_can_read_its_name_and_application() -> None:
     class Named(Numbers):
         def process(self, row: Any) -> None:
             self.emit("out", self.context.operator, 0)
@@ -232,7 +232,7 @@ def test_operator_knows_its_name_and_application() -> None:
     assert run_application(app, {"rows": {0: [("a", 1)]}})["out"] == [(0, "one.named", 0)]
 
 
-def test_invalid_run_is_rejected() -> None:
+def test_invalid_test_run_arguments_are_rejected() -> None:
     with pytest.raises(InputError, match='"leaders" reads no stream "visits"'):
         run_application(leaders(), {"visits": {1: []}})
     with pytest.raises(

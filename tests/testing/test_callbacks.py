@@ -67,7 +67,7 @@ def test_next_group_is_notified_of_the_checkpoint_before_its_first_window() -> N
 
 
 @pytest.mark.parametrize("group", [1, 3, 10])
-def test_before_checkpoint_is_called_at_marks_and_its_changes_are_saved(group: int) -> None:
+def test_before_checkpoint_is_called_at_checkpoint_marks_and_its_changes_saved(group: int) -> None:
     # Rules: W53, X42
     found = run_operator(Told(), {}, windows=(0, 9), group_windows=group, checkpoint_windows=4)
     assert [call for call in Told.calls if call[0] == "before"] == [("before", 3), ("before", 7)]
@@ -77,7 +77,7 @@ def test_before_checkpoint_is_called_at_marks_and_its_changes_are_saved(group: i
 
 
 @pytest.mark.parametrize("mode", ["exactly_once", "at_least_once", "at_most_once"])
-def test_restored_checkpoint_is_reported_again_after_a_crash(mode: str) -> None:
+def test_operator_is_notified_again_of_the_restored_checkpoint_after_a_crash(mode: str) -> None:
     # Rules: X42
     run_operator(
         Told(),
@@ -92,7 +92,7 @@ def test_restored_checkpoint_is_reported_again_after_a_crash(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])
-def test_operator_is_notified_of_checkpoints_and_not_of_groups(mode: str) -> None:
+def test_operator_is_notified_of_checkpoints_but_not_of_groups(mode: str) -> None:
     # Rules: W53, W78, X7, X42
     how = {"group_windows": 2, "checkpoint_windows": 6, "mode": mode}
     run_operator(Told(), {}, windows=(0, 11), **how)  # type: ignore[arg-type]
@@ -100,7 +100,7 @@ def test_operator_is_notified_of_checkpoints_and_not_of_groups(mode: str) -> Non
     assert told == [("before", 5), ("checkpointed", 5), ("committed", 5), ("before", 11)]
 
 
-def test_checkpoints_of_an_application_wait_for_a_multiple_of_every_operator() -> None:
+def test_application_checkpoints_occur_at_a_common_multiple_of_all_operators() -> None:
     # Rules: W53, X7
     app = Application("one", window="1 s", checkpoint_windows=6)
     told = app.add("told", Told(), clicks=app.input("clicks"), checkpoint_windows=5)
@@ -216,7 +216,7 @@ def test_operator_is_called_by_one_thread_and_never_concurrently() -> None:
     assert threads and all(len(of_copy) == 1 for of_copy in threads.values())
 
 
-def test_setup_reads_attributes_and_may_reject_them() -> None:
+def test_setup_can_read_and_reject_attributes() -> None:
     # Rules: O28, O29
     class Careful(Told):
         def setup(self) -> None:
@@ -284,7 +284,7 @@ class Fails(Told):
         ("committed", "in committed(5) of Fails"),
     ],
 )
-def test_failing_callback_is_named_with_its_window_and_tuple(at: str, note: str) -> None:
+def test_failing_callback_is_reported_with_its_window_and_tuple(at: str, note: str) -> None:
     with pytest.raises(ValueError, match=f"no {at}") as error:
         run_operator(
             Fails(fails_in=at),

@@ -58,7 +58,7 @@ def days() -> Application:
     return app
 
 
-def test_control_tuple_reaches_every_copy_once_before_the_end_of_its_window() -> None:
+def test_control_tuple_reaches_every_partition_once_before_its_window_ends() -> None:
     given = {
         "events": {
             0: [(key, 1) for key in "abcdefgh"],
@@ -77,7 +77,7 @@ def test_control_tuple_reaches_every_copy_once_before_the_end_of_its_window() ->
     assert len(cut["closes"]) == 3
 
 
-def test_equal_control_tuples_are_one_and_others_keep_their_order() -> None:
+def test_equal_control_tuples_are_merged_and_others_keep_their_order() -> None:
     # Rules: X44
     class Notes(TupleOperator):
         inputs: ClassVar = {

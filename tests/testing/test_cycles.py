@@ -39,7 +39,7 @@ def events() -> dict[int, list[Any]]:
     }
 
 
-def test_cycles_equal_plain_loops_in_any_grouping() -> None:
+def test_cycle_results_equal_plain_python_loops_in_any_grouping() -> None:
     given = events()
     found = check_application(
         application(),
@@ -96,7 +96,7 @@ def test_delay_operator_works_without_a_cycle() -> None:
     assert slow.states == {}, "nothing waits any more"
 
 
-def test_times_and_nested_values_pass_through_a_cycle_unchanged() -> None:
+def test_times_and_nested_values_are_unchanged_by_a_cycle() -> None:
     class Nested(DelayOperator):
         columns: ClassVar = pa.schema(
             [("at", pa.timestamp("us", tz="UTC")), ("tags", pa.list_(pa.string()))]
@@ -154,7 +154,7 @@ def test_tuple_that_changes_its_key_is_rejected_in_a_keyed_cycle() -> None:
     ]
 
 
-def test_error_in_a_cycle_names_operator_window_and_tuple() -> None:
+def test_error_in_a_cycle_shows_operator_window_and_tuple() -> None:
     torn: list[str] = []
 
     class Fails(Move):

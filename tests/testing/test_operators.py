@@ -46,7 +46,7 @@ def random_clicks(seed: int, windows: int = 12) -> dict[str, dict[int, list[tupl
     }
 
 
-def test_state_carries_over_windows_and_properties_apply() -> None:
+def test_state_is_carried_across_windows_and_properties_are_applied() -> None:
     # Rules: W57, W59
     given = {"clicks": {7: [("ann", 1), {"user": "ann", "count": 1}], 9: [("ann", 1), ("bob", 5)]}}
     found = run_operator(Totals(limit=2), given)
@@ -55,7 +55,7 @@ def test_state_carries_over_windows_and_properties_apply() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_result_is_independent_of_groups_and_key_ranges(seed: int) -> None:
+def test_operator_result_is_independent_of_groups_and_key_ranges(seed: int) -> None:
     # Rules: R86, X41
     clicks = random_clicks(seed)
     totals: dict[str, int] = {}
@@ -88,7 +88,7 @@ def test_operator_that_depends_on_grouping_is_detected() -> None:
     assert "window 5: in one group only (5, 'a', 2); cut only (5, 'a', 1)" in str(error.value)
 
 
-def test_setup_may_check_properties_and_cannot_change_them() -> None:
+def test_setup_can_check_properties_but_not_change_them() -> None:
     # Rules: O25
     class Checked(Totals):
         highest: int = 5
@@ -172,7 +172,7 @@ class Joined(TupleOperator):
             self.emit_error("unknown", row, "emitted", "never seen")
 
 
-def test_ports_are_aligned_by_window_and_share_a_key() -> None:
+def test_input_ports_are_aligned_by_window_and_share_a_key() -> None:
     # Rules: W35, W41, O39, X43
     given = {
         "right": {1: [("ann",)], 2: [("bob",), ("ann",)]},
@@ -195,13 +195,13 @@ class Rejecting(TupleOperator):
         self.emit_error("rejected", click, self.reason, "XX")
 
 
-def test_error_tuple_has_a_reason_of_the_operator() -> None:
+def test_error_tuple_has_the_reason_given_by_the_operator() -> None:
     # Rules: O68, X14
     found = run_operator(Rejecting(), {"clicks": {1: [("ann", 4)]}})
     assert found["rejected"] == [(1, "ann", 4, None, "unknown_country", "XX")]
 
 
-def test_emit_error_rejects_a_reason_that_is_not_a_name() -> None:
+def test_emit_error_rejects_an_invalid_reason_name() -> None:
     # Rules: O68, X14
     with pytest.raises(InputError, match="reason 'Unknown country' of an error tuple on port"):
         run_operator(Rejecting(reason="Unknown country"), {"clicks": {1: [("ann", 4)]}})
@@ -234,7 +234,7 @@ def test_keys_are_visited_in_order_and_can_be_deleted() -> None:
     assert found["out"] == [(1, "a", 0), (1, "b", 1), (2, "b", 0)] and found.states == {}
 
 
-def test_stateless_operator_with_a_key_is_partitioned_too() -> None:
+def test_stateless_operator_with_a_key_is_also_partitioned() -> None:
     # Rules: X41, X49
     class Passed(TupleOperator):
         inputs: ClassVar = {"clicks": InputPort(CLICKS, key=("user",))}
@@ -248,7 +248,7 @@ def test_stateless_operator_with_a_key_is_partitioned_too() -> None:
     assert sorted(check_grouping(Passed(), clicks)["out"]) == wanted
 
 
-def test_values_of_every_type_pass_unchanged() -> None:
+def test_operator_preserves_values_of_every_type() -> None:
     kinds = pa.schema([
         ("at", pa.timestamp("us", "UTC")), ("price", pa.decimal128(9, 2)),
         ("tags", pa.list_(pa.string())),
@@ -283,7 +283,7 @@ def test_values_of_every_type_pass_unchanged() -> None:
         ("at_most_once", [(1, "a", 1), (3, "a", 4)], [2]),
     ],
 )
-def test_crash_among_the_tuples_discards_its_window_under_at_most_once(
+def test_crash_during_a_window_discards_the_window_under_at_most_once(
     mode: str,
     out: list[Any],
     lost: list[int],
@@ -308,7 +308,7 @@ def test_crash_under_at_most_once_restores_the_newest_checkpoint() -> None:
 
 @pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
 @pytest.mark.parametrize("before", [[], [("d", 1)]])
-def test_crash_kills_also_where_no_key_has_come_yet(mode: str, before: list[Any]) -> None:
+def test_crash_is_also_triggered_before_the_first_key(mode: str, before: list[Any]) -> None:
     # Rules: R50
     given = {"clicks": {1: [*before, CRASH], 2: [("e", 3)]}}
     found = run_operator(Totals(), given, windows=(0, 3), group_windows=4, mode=mode)
@@ -340,7 +340,7 @@ class Batched(Totals):
         )
 
 
-def test_batches_produce_the_same_state() -> None:
+def test_batches_and_single_tuples_produce_the_same_state() -> None:
     clicks = random_clicks(3)
     found = run_operator(Batched(), clicks)
     by_tuple = run_operator(Totals(), clicks)
@@ -397,7 +397,7 @@ class _Wrong(Totals):
         ("raises", "no such user"),
     ],
 )
-def test_rule_violation_is_reported_where_it_happens(what: str, words: str) -> None:
+def test_rule_violation_is_reported_at_the_call_that_causes_it(what: str, words: str) -> None:
     # Rules: O33, X49
     with pytest.raises((RewindowError, ValueError), match=words) as error:
         run_operator(_Wrong(what=what), {"clicks": {3: [("a", 1)]}})

@@ -58,7 +58,7 @@ class Through(TupleOperator):
         self.emit("out", *row)
 
 
-def test_tuples_rejected_by_a_target_go_to_the_error_port() -> None:
+def test_tuples_rejected_by_a_target_are_sent_to_the_error_port() -> None:
     # Rules: O62, R67, R63
     Ledger.sent.clear()
     clicks: dict[int, list[Any]] = {3: [("ann", 1), ("", 2), ("bob", 3)], 4: [("eve", 4), CRASH]}
@@ -68,7 +68,7 @@ def test_tuples_rejected_by_a_target_go_to_the_error_port() -> None:
     assert found.crashes == 1
 
 
-def test_replay_rejects_operators_that_write_outside_in_every_mode() -> None:
+def test_replay_rejects_operators_with_external_writes_in_every_mode() -> None:
     # Rules: X46
     # A replay cannot undo external writes; a collecting operator writes nothing outside.
     app = Application("sinks", window="5 seconds")

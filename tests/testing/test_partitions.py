@@ -106,7 +106,7 @@ def test_spread_aggregate_with_a_unifier_equals_an_independent_computation(count
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("application_windows", [1, 3])
-def test_operator_can_be_its_own_unifier(count: int, application_windows: int) -> None:
+def test_operator_can_be_used_as_its_own_unifier(count: int, application_windows: int) -> None:
     # Rules: O76
     given = words(9)
     app = Application("top", "1 second")
@@ -147,7 +147,7 @@ class Elsewhere(Limits):
         (Elsewhere(), "no state in this"),
     ],
 )
-def test_broadcast_tuple_that_acts_for_all_partitions_raises_an_error(
+def test_processing_a_broadcast_tuple_for_all_partitions_raises_an_error(
     operator: TupleOperator, message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
@@ -227,7 +227,7 @@ class Large(TupleOperator):
             self.emit("out", *row)
 
 
-def test_stateless_operator_is_spread_without_a_unifier() -> None:
+def test_stateless_operator_is_partitioned_without_a_unifier() -> None:
     # Rules: O75
     given = {"words": words(8)}
     found = run(Large(), given, {"spread": 3})
@@ -235,7 +235,7 @@ def test_stateless_operator_is_spread_without_a_unifier() -> None:
     assert "op.out.unifier" not in found.states
 
 
-def test_description_names_the_exchange_of_each_operator() -> None:
+def test_description_shows_the_data_exchange_of_each_operator() -> None:
     found = {}
     for name, operator, how in (
         ("spread", SumAndCount(), {"spread": 2}),
@@ -320,7 +320,7 @@ def test_cycle_has_the_same_results_for_any_number_of_partitions(count: int) -> 
         (GrowingAlone(), {"spread": 2}, "an operator in a cycle cannot be spread"),
     ],
 )
-def test_instances_of_a_cycle_that_would_need_each_other_raise_an_error_at_launch(
+def test_partitions_of_a_cycle_that_depend_on_each_other_are_rejected_at_launch(
     operator: Growing, how: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValidationFailed, match=message):

@@ -162,7 +162,7 @@ def test_sliding_window_uses_panes_and_emits_every_slide(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_period_continues_across_the_end_of_a_group(seed: int) -> None:
+def test_tumbling_application_window_continues_across_the_end_of_a_group(seed: int) -> None:
     # Rules: W21, W24, W59
     given = clicks(seed)
     expected = [
@@ -182,7 +182,7 @@ def test_period_continues_across_the_end_of_a_group(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_slide_continues_across_the_end_of_a_group(seed: int) -> None:
+def test_sliding_application_window_continues_across_the_end_of_a_group(seed: int) -> None:
     # Rules: W27, W29, W32
     given = clicks(seed)
     expected = [
@@ -215,7 +215,7 @@ def test_expired_panes_are_removed_from_the_state() -> None:
     assert found.states["ann"]["count"] == {17: 2, 18: 2, 19: 2}
 
 
-def test_partials_of_a_field_that_does_not_slide_are_rejected() -> None:
+def test_partials_of_a_field_that_is_not_sliding_are_rejected() -> None:
     class Wrong(PerPeriod):
         def end_window(self) -> None:
             self.partials("count")
@@ -281,7 +281,7 @@ def test_application_windows_can_be_overridden_like_other_attributes() -> None:
     assert (found["application_windows"], found["slide_windows"]) == (6, 2)
 
 
-def test_state_is_bound_to_its_application_windows() -> None:
+def test_configuration_digest_depends_on_application_windows() -> None:
     # Rules: W65, X8
     plain = configuration_digest(_application())
     four = configuration_digest(_application(application_windows=4))
@@ -328,7 +328,7 @@ def test_incomplete_application_window_is_marked_as_partial() -> None:
     ]
 
 
-def test_application_window_of_an_application_is_partial_after_a_loss() -> None:
+def test_application_window_is_marked_partial_after_a_loss() -> None:
     # Rules: X8, R20
     # The newest checkpoint is that of window 11, so that window 12 is lost to the state.
     clicks: dict[int, list[Any]] = {window: [("ann",)] for window in range(8, 20)}
@@ -455,7 +455,7 @@ class Endings(TupleOperator):
     ],
     ids=["the recording ends", "the group ends"],
 )
-def test_end_of_a_recording_ends_an_application_window_as_partial_and_a_group_does_not(
+def test_application_window_ends_as_partial_with_a_recording_but_not_with_a_group(
     windows: tuple[int, int],
     ends: dict[str, int],
     calls: list[tuple[int, bool]],
@@ -493,7 +493,7 @@ def test_checkpoint_marks_are_not_moved_to_the_ends_of_application_windows() -> 
     assert Saved.calls == [("save", 2), ("end", 3), ("save", 5), ("end", 7)]
 
 
-def test_operator_has_ended_when_all_upstream_streams_have() -> None:
+def test_operator_has_ended_when_all_its_upstream_streams_have_ended() -> None:
     # Rules: X21
     app = Application("app", window="1 hour")
     first = app.add("first", Calls(), clicks=app.input("a"))

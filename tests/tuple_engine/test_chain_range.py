@@ -40,7 +40,7 @@ def passes(app: Application) -> list[Pass]:
     st.integers(1, 5),
     st.integers(1, LAST + 1),
 )
-def test_chain_has_the_results_and_states_of_separate_passes(
+def test_chain_has_the_same_results_and_states_as_separate_passes(
     events: dict[int, list[tuple[str, int]]],
     key_ranges: int,
     batch: int,
@@ -127,7 +127,7 @@ def noted(**fails: bool) -> tuple[Pass, list[str], Iterator[pa.RecordBatch]]:
     return one, Notes.notes, one.run(context, batches())
 
 
-def test_reader_gets_a_batch_before_the_next_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chain_reader_receives_each_batch_before_the_next_batch_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     # Rules: O97
     monkeypatch.setattr("rewindow.tuple_engine.emissions.BATCH", 1)
     _, notes, made = noted()
@@ -137,7 +137,7 @@ def test_reader_gets_a_batch_before_the_next_one_is_read(monkeypatch: pytest.Mon
     assert notes[-3:] == ["one teardown", "two teardown", "three teardown"]
 
 
-def test_chain_hands_on_slices_of_a_large_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chain_passes_on_slices_of_a_large_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     # Rules: O97
     for module in ("emissions", "chain_range"):
         monkeypatch.setattr(f"rewindow.tuple_engine.{module}.BATCH", 2)
@@ -146,7 +146,7 @@ def test_chain_hands_on_slices_of_a_large_batch(monkeypatch: pytest.MonkeyPatch)
     assert max(sizes) <= 6, "two tuples of a reader become six"
 
 
-def test_error_in_a_chain_names_its_operator_and_closes_all(
+def test_error_in_a_chain_names_its_operator_and_closes_all_operators(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Rules: O97, O35
@@ -180,7 +180,7 @@ class Strays(Folds):
 
 
 @pytest.mark.parametrize("callback", ["begin_window", "process", "emit_batch", "end_window"])
-def test_tuple_that_may_belong_to_another_task_ends_the_pass(callback: str) -> None:
+def test_tuple_for_another_task_ends_the_pass(callback: str) -> None:
     # Rules: O97, O39
     app = Application("strays", window="1 s")
     first = app.add("first", Strays(callback=callback), rows=app.input("events"))

@@ -94,7 +94,7 @@ def units(app: Application) -> list[list[str]]:
         (Later(), operator("user"), False),
     ],
 )
-def test_neighbours_over_the_same_key_form_a_chain(
+def test_neighbouring_operators_with_the_same_key_form_a_chain(
     writer: FrameOperator,
     reader: FrameOperator,
     is_chain: bool,
@@ -104,7 +104,7 @@ def test_neighbours_over_the_same_key_form_a_chain(
     assert units(app) == ([["op0", "op1"]] if is_chain else [["op0"], ["op1"]])
 
 
-def test_chain_has_all_readers_of_its_operators_with_one_input() -> None:
+def test_chain_includes_all_single_input_readers_of_its_operators() -> None:
     # Rules: O97
     app, (first, second, third) = chain(*(operator("user") for _ in range(3)))
     app.add("odd", operator("user"), rows=second["odd"])
@@ -114,7 +114,7 @@ def test_chain_has_all_readers_of_its_operators_with_one_input() -> None:
     assert units(app) == [["op0", "op1", "op2", "odd"], ["both", "end"], ["stopped"]]
 
 
-def test_locality_apart_keeps_an_operator_out_of_chains() -> None:
+def test_operator_with_locality_apart_is_excluded_from_chains() -> None:
     # Rules: O97, O103
     for apart, expected in {
         "op0": [["op0"], ["op1", "op2"]],
@@ -126,7 +126,7 @@ def test_locality_apart_keeps_an_operator_out_of_chains() -> None:
         assert units(app) == expected
 
 
-def test_chain_stays_in_one_container_and_is_off_while_failing_tuples_are_quarantined() -> None:
+def test_chain_stays_in_one_container_and_is_disabled_during_quarantine() -> None:
     # Rules: O97, X53, R93
     app, _ = chain(*(operator("user") for _ in range(3)))
     assert units(app.part(["op1", "op2"])) == [["op1", "op2"]]

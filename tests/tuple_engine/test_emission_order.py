@@ -42,7 +42,7 @@ class Frames(FrameOperator):
         (["user", "page"], ["user"], False),
     ],
 )
-def test_reader_follows_a_writer_whose_key_is_contained_in_its_key(
+def test_reader_keeps_emission_order_if_its_key_contains_the_key_of_the_writer(
     writer: list[str],
     reader: list[str],
     follows: bool,
@@ -57,7 +57,7 @@ def test_reader_follows_a_writer_whose_key_is_contained_in_its_key(
     assert order.followed("first") == ({"out"} if follows and writer else set())
 
 
-def test_order_of_emission_does_not_pass_a_frame_operator() -> None:
+def test_emission_order_is_not_preserved_through_a_frame_operator() -> None:
     # Rules: X43
     app = Application("one", window="1 s")
     first = app.add("first", operator(), rows=app.input("rows"))
@@ -68,7 +68,7 @@ def test_order_of_emission_does_not_pass_a_frame_operator() -> None:
     assert order.has_order("first") and not order.has_order("frames")
 
 
-def test_cycle_in_one_key_range_is_followed_whatever_its_keys_are() -> None:
+def test_cycle_in_one_key_range_keeps_emission_order_for_any_keys() -> None:
     # Rules: X40
     class Around(DelayOperator):
         columns: ClassVar = ROWS

@@ -86,7 +86,7 @@ def test_emitted_tuples_are_isolated_from_later_changes() -> None:
     ]
 
 
-def test_batch_whose_array_is_modified_after_emission_is_reported() -> None:
+def test_batch_with_an_array_modified_after_emission_is_reported() -> None:
     # Rules: O43
     # Arrow shares the memory of numpy, so the tuples would change with it.
     class Reusing(TupleOperator):

@@ -92,7 +92,7 @@ class Moving(TupleOperator):
             self.emit("out", key, sum(self.partials("count")))
 
 
-def test_window_slides_across_the_end_of_a_group(spark: SparkSession) -> None:
+def test_frame_window_slides_across_the_end_of_a_group(spark: SparkSession) -> None:
     # Rules: W28, W31, W32
     operator = Moving()
     windowing = Windowing(6, 4)
@@ -115,7 +115,7 @@ def test_window_slides_across_the_end_of_a_group(spark: SparkSession) -> None:
     ]
 
 
-def test_calls_of_a_copy_come_from_one_thread_of_its_task(spark: SparkSession) -> None:
+def test_operator_copy_is_called_by_a_single_thread_of_its_task(spark: SparkSession) -> None:
     # Rules: O34
     frame = spark.range(4000).selectExpr(
         "id div 100 AS window_id",
@@ -128,7 +128,7 @@ def test_calls_of_a_copy_come_from_one_thread_of_its_task(spark: SparkSession) -
     assert {row["threads"] for row in found.collect()} == {1}
 
 
-def test_windows_without_tuples_are_called_even_for_frames_that_spark_knows_are_empty(
+def test_windows_are_processed_even_if_spark_knows_that_a_frame_is_empty(
     spark: SparkSession,
 ) -> None:
     # Rules: O33
@@ -167,7 +167,7 @@ def test_tuples_of_a_window_are_ordered_by_their_offset(spark: SparkSession) -> 
 
 
 @pytest.mark.parametrize("has_offset", [True, False])
-def test_tuples_without_an_order_come_by_their_row_hash(
+def test_tuples_without_an_order_are_sorted_by_row_hash(
     spark: SparkSession,
     has_offset: bool,
 ) -> None:

@@ -54,7 +54,7 @@ class Joined(TupleOperator):
         pass
 
 
-def test_key_is_in_the_same_columns_for_every_tag() -> None:
+def test_tagged_rows_of_every_tag_have_the_key_in_the_same_columns() -> None:
     shape = TagShape(Joined())
     assert shape.loaded.names == ["_string_0", "_int64_0", "_double_0"]
     assert shape.inputs["left"].names == ["_double_0", "_int64_1", "_int64_0", "_string_0"]
@@ -104,7 +104,7 @@ def test_columns_with_complex_types_share_a_name_only_with_equal_types() -> None
         max_size=20,
     ),
 )
-def test_sort_keys_order_rows_by_window_and_tag(before: int, rows: list[tuple[int, int]]) -> None:
+def test_tagged_rows_are_sorted_by_window_and_tag(before: int, rows: list[tuple[int, int]]) -> None:
     # A placeholder row sorts first, and state before all tuples.
     places = [sort_key(before + window, tag, before) for window, tag in rows]
     array = np.array(places, np.int64)
