@@ -160,7 +160,9 @@ def test_construction_across_a_line_break_is_found() -> None:
         ),
     ],
 )
-def test_prose_check_reads_every_kind_of_text(name: str, text: str, hit: tuple[str, str, int]) -> None:
+def test_prose_check_reads_every_kind_of_text(
+    name: str, text: str, hit: tuple[str, str, int]
+) -> None:
     assert found_in(name, text) == [hit]
 
 

@@ -476,7 +476,9 @@ def instance_of(airflow: LiveAirflow, dag: str) -> dict[str, object]:
     return dict(instance)
 
 
-def test_task_continues_after_the_scheduler_that_started_it_ends(airflow: LiveAirflow, project: Config) -> None:
+def test_task_continues_after_the_scheduler_that_started_it_ends(
+    airflow: LiveAirflow, project: Config
+) -> None:
     trigger(airflow, "long", START)
     airflow.until(lambda: len(list(project.root.glob("long-*.began"))) == 1, "the task has begun")
     [began] = project.root.glob("long-*.began")

@@ -65,7 +65,9 @@ def test_digest_of_seals_does_not_depend_on_chunking(rows: list[tuple], chunk: i
     assert seals_digest(table) == hashlib.sha256(naive).hexdigest()[:32]
 
 
-def test_replays_with_equal_digests_are_certified_without_reading_their_data(config: Config) -> None:
+def test_replays_with_equal_digests_are_certified_without_reading_their_data(
+    config: Config,
+) -> None:
     # Rules: O137
     simple(config, "a", 100, 119)
     simple(config, "b", 100, 119)

@@ -342,7 +342,9 @@ def test_completing_a_killed_publication_is_not_reported_as_already_done(
 
 
 @pytest.mark.usefixtures("replays")
-def test_reason_of_an_abandoned_replay_is_stored_and_shown_by_every_command(command: Command) -> None:
+def test_reason_of_an_abandoned_replay_is_stored_and_shown_by_every_command(
+    command: Command,
+) -> None:
     assert command("abandon", "first", "--reason", "wrong code")[0] == 0
     assert "is abandoned already" in command("abandon", "first")[1]
     assert "why abandoned  wrong code" in command("status", "first")[1]

@@ -402,7 +402,9 @@ def test_list_command_shows_application_range_and_last_state_change(
     assert run("list")[0] == 0
 
 
-def test_list_command_shows_verify_samples_only_on_request(config: Config, command: Command) -> None:
+def test_list_command_shows_verify_samples_only_on_request(
+    config: Config, command: Command
+) -> None:
     simple(config, "one", FIRST, LAST)
     simple(config, "sample", FIRST, LAST)
     Ledger.open(config.ledger_url).replays.abandon("sample", SAMPLE)

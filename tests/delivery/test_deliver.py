@@ -368,7 +368,9 @@ def test_target_that_cannot_list_its_windows_requires_at_least_once(config: Conf
     assert (config.root / "forgetful.txt").read_text().split() == [str(n) for n in range(100, 105)]
 
 
-def test_full_disk_keeps_the_old_files_and_the_next_run_completes_the_delivery(config: Config) -> None:
+def test_full_disk_keeps_the_old_files_and_the_next_run_completes_the_delivery(
+    config: Config,
+) -> None:
     published(config, "one", 100, 119, seed=2)
     code = """
 import resource, sys

@@ -74,7 +74,9 @@ def test_every_mode_keeps_its_guarantee_through_two_crashes(
     check_promise(config, last.plan, whole.plan)
 
 
-def test_operator_error_shows_callback_window_tuple_and_source_line(attempt: Callable[..., Attempt]) -> None:
+def test_operator_error_shows_callback_window_tuple_and_source_line(
+    attempt: Callable[..., Attempt],
+) -> None:
     with pytest.raises(
         RewindowError,
         match=r'operator "totals" failed: .*ZeroDivisionError',

@@ -180,7 +180,9 @@ def test_launcher_detects_a_takeover_by_another_launcher(project: Project) -> No
     assert Ledger.open(project.config.ledger_url).attempts.last("one").outcome == "killed"  # type: ignore[union-attr]
 
 
-def test_interrupt_before_the_job_handles_signals_is_not_counted_as_a_failure(project: Project) -> None:
+def test_interrupt_before_the_job_handles_signals_is_not_counted_as_a_failure(
+    project: Project,
+) -> None:
     # Rules: R90
     create_replay(project.config, request(replay_id="one"))
     for epoch in range(1, 6):

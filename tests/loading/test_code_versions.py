@@ -159,7 +159,9 @@ def test_code_version_ignores_comments_blank_lines_and_import_paths(
         ("    return value * 2", "    if value:\n        return value * 2"),
     ],
 )
-def test_code_version_changes_with_any_other_code_change(tmp_path: Path, old: str, new: str) -> None:
+def test_code_version_changes_with_any_other_code_change(
+    tmp_path: Path, old: str, new: str
+) -> None:
     # Rules: W65
     write(tmp_path, imports="from _limits import LIMIT")
     (tmp_path / "_limits.py").write_text(SOURCE)

@@ -205,7 +205,9 @@ def test_filling_supports_columns_and_keys_named_previous_and_next(
         ({"method": "forward", "min_value": "inf"}, "min_value"),
     ],
 )
-def test_fill_method_that_does_not_support_source_selection_is_rejected(given: dict[str, Any], words: str) -> None:
+def test_fill_method_that_does_not_support_source_selection_is_rejected(
+    given: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InputError) as caught:
         settings(columns={"a": given})
     assert words in str(caught.value)

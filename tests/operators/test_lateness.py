@@ -425,7 +425,9 @@ def test_timestamp_in_a_wrong_unit_does_not_make_all_other_tuples_late(spark: Sp
         ] == wanted
 
 
-def test_seconds_configured_as_milliseconds_are_error_tuples_with_a_hint(spark: SparkSession) -> None:
+def test_seconds_configured_as_milliseconds_are_error_tuples_with_a_hint(
+    spark: SparkSession,
+) -> None:
     # Rules: E50
     at = 1_700_000_000
     rows = [

@@ -90,7 +90,9 @@ def test_certificate_also_compares_the_newest_sealed_attempt(
     assert seals["digest"].to_pylist() == published["digest"].to_pylist()
 
 
-def test_newest_state_after_each_window_is_published(config: Config, repeated: StagedReplay) -> None:
+def test_newest_state_after_each_window_is_published(
+    config: Config, repeated: StagedReplay
+) -> None:
     table = Table.open(repeated.root / "checkpoints")
     (row,) = checkpoint_rows(table, [105]).to_pylist()
     assert stored.decode(row, Path()).equals(state_of(3))

@@ -147,7 +147,9 @@ def frame_of(spark: SparkSession, lost: int) -> DataFrame:
 
 
 @pytest.mark.usefixtures("tidy_views")
-def test_frame_of_a_different_spark_session_is_rejected(spark: SparkSession, staged: StagedReplay) -> None:
+def test_frame_of_a_different_spark_session_is_rejected(
+    spark: SparkSession, staged: StagedReplay
+) -> None:
     # The library would evaluate the previous frame and succeed.
     suite = suite_of(SQL_CHECK)
     assert ask_library(suite, frame_of(spark, lost=0), spark=True)["success"]

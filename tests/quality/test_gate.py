@@ -222,7 +222,9 @@ def test_repeated_rows_pass_the_check_only_under_at_least_once(
     assert outcome(result, "no-repeats") == ("failed", "warning", [110, 111])
 
 
-def test_rows_of_an_attempt_killed_before_its_seal_are_counted_as_repeats(staged: StagedReplay) -> None:
+def test_rows_of_an_attempt_killed_before_its_seal_are_counted_as_repeats(
+    staged: StagedReplay,
+) -> None:
     staged.mode = "at_least_once"
     staged.rows += [
         {**row, "attempt": 2, "flights": 9} for row in staged.rows if row["window_id"] == 112

@@ -98,7 +98,9 @@ def test_check_that_fails_in_later_windows_does_not_hide_other_damages(
     assert seen["origin", "renamed"] == "unseen"
 
 
-def test_check_strength_is_deterministic_for_a_seed_and_changes_no_table(staged: StagedReplay) -> None:
+def test_check_strength_is_deterministic_for_a_seed_and_changes_no_table(
+    staged: StagedReplay,
+) -> None:
     ledger = ended(staged)
     first = strength(staged.config, staged.replay_id)
     again = strength(staged.config, staged.replay_id)

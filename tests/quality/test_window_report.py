@@ -82,7 +82,9 @@ def test_sealed_empty_window_is_reported_as_neither_lost_nor_missing(staged: Sta
     assert [w for w, missing in column(report, "missing_inputs").items() if missing] == [108]
 
 
-def test_inputs_of_a_lost_window_are_counted_as_lost_and_not_as_processed(staged: StagedReplay) -> None:
+def test_inputs_of_a_lost_window_are_counted_as_lost_and_not_as_processed(
+    staged: StagedReplay,
+) -> None:
     staged.mode = "at_most_once"
     staged.rows = [row for row in staged.rows if row["window_id"] != 107]
     staged.facts = [
@@ -124,7 +126,9 @@ def test_quarantined_tuples_are_counted_by_reason_and_source(staged: StagedRepla
     assert sum(column(report, "late").values()) == 1
 
 
-def test_measures_are_null_in_lost_windows_and_defaults_in_empty_windows(staged: StagedReplay) -> None:
+def test_measures_are_null_in_lost_windows_and_defaults_in_empty_windows(
+    staged: StagedReplay,
+) -> None:
     staged.rows = [row for row in staged.rows if row["window_id"] not in (107, 108)]
     for fact in staged.facts:
         if fact["window_id"] == 107 and fact["direction"] == "out":

@@ -292,7 +292,9 @@ def test_all_wrong_settings_are_reported_together(tmp_path: Path) -> None:
     )
 
 
-def test_folder_list_in_addition_to_a_section_is_rejected_with_the_correct_form(tmp_path: Path) -> None:
+def test_folder_list_in_addition_to_a_section_is_rejected_with_the_correct_form(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "rewindow.toml"
     file.write_text('applications = ["own"]\n[applications.sums.operators.half]\nleast = 3\n')
     with pytest.raises(

@@ -140,7 +140,9 @@ FLIPS = 300
 
 
 @pytest.mark.parametrize("in_files", [False, True])
-def test_flipped_byte_in_a_state_is_reported_as_a_damaged_checkpoint(tmp_path: Path, in_files: bool) -> None:
+def test_flipped_byte_in_a_state_is_reported_as_a_damaged_checkpoint(
+    tmp_path: Path, in_files: bool
+) -> None:
     seed = getrandbits(32)
     random = Random(seed)
     rows = pa.table(

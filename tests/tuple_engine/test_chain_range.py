@@ -127,7 +127,9 @@ def noted(**fails: bool) -> tuple[Pass, list[str], Iterator[pa.RecordBatch]]:
     return one, Notes.notes, one.run(context, batches())
 
 
-def test_chain_reader_receives_each_batch_before_the_next_batch_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chain_reader_receives_each_batch_before_the_next_batch_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # Rules: O97
     monkeypatch.setattr("rewindow.tuple_engine.emissions.BATCH", 1)
     _, notes, made = noted()
