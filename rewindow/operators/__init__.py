@@ -1,7 +1,8 @@
-"""The library of operators, a package or module for each: functions on DataFrames, and an operator
-that calls each function.
+"""The library of operators.
 
-Users import operators from here. A module is loaded only when one of its names is used.
+Each operator has a package or module with a function on DataFrames and an operator class that calls
+the function. Users import operators from here. A module is loaded only when one of its names is
+used.
 """
 
 from __future__ import annotations
@@ -154,7 +155,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Returns an operator or a function of the library, and imports its module on first use."""
+    """Imports the module of an operator or function on its first use and returns the operator or
+    function.
+    """
     if name in _MODULE_OF:
         return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
     raise AttributeError(f'module "{__name__}" has no "{name}"')

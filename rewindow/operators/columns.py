@@ -30,12 +30,13 @@ BIGINT_MIN = -(1 << 63)
 
 
 def to_us(frame: DataFrame, name: str) -> Column:
-    """Returns a column of instants in microseconds since the epoch; see `instant_us`."""
+    """Converts a column of instants to microseconds since the epoch; see `instant_us`."""
     return instant_us(F.col(quoted_column(name)), frame.schema[name].dataType)
 
 
 def instant_us(column: Column, kind: DataType, unit_us: int = 1) -> Column:
-    """Returns instants in microseconds since the epoch, at most `FARTHEST_US` away from it.
+    """Returns instants in microseconds since the epoch, clipped to `FARTHEST_US` before or after
+    it.
 
     Args:
         column: times, or whole numbers.
@@ -52,8 +53,8 @@ def instant_us(column: Column, kind: DataType, unit_us: int = 1) -> Column:
 
 
 def within_reach(instant_us: str) -> str:
-    """Returns a SQL expression for an instant in microseconds that is clipped to `FARTHEST_US` from
-    the epoch.
+    """Returns a SQL expression that clips an instant in microseconds to `FARTHEST_US` before or
+    after the epoch.
     """
     most = FARTHEST_US
     return (
@@ -75,7 +76,7 @@ def floor_div(value: Column, divisor: int) -> Column:
 
 
 def type_texts(columns: pa.Schema) -> dict[str, str]:
-    """Returns the type of each column by its name, as text."""
+    """Returns the type of each column as text, by column name."""
     return dict(zip(columns.names, map(str, columns.types), strict=True))
 
 

@@ -14,7 +14,7 @@ from rewindow.windows import DURATION_US_MAX, parse_duration
 
 
 def duration_us(value: object) -> int:
-    """Returns a duration in microseconds.
+    """Converts a duration to microseconds.
 
     >>> duration_us("0.10"), duration_us("2 min")
     (100000, 120000000)
@@ -59,7 +59,9 @@ def is_duration(field: FieldInfo) -> bool:
 
 
 def in_microseconds(value: Any) -> Any:
-    """Returns a duration as text in microseconds; other values, such as "10 tuples", stay.
+    """Converts a duration to text in microseconds.
+
+    Other values, such as "10 tuples", are unchanged.
 
     >>> in_microseconds("1 hour"), in_microseconds(0.5), in_microseconds("10  tuples")
     ('3600000000 us', '500000 us', '10 tuples')

@@ -30,7 +30,8 @@ def metronome(
     context: OperatorContext,
     interval_us: int,
 ) -> DataFrame:
-    """Returns the timers of some windows: `window_id BIGINT, at TIMESTAMP, timer_index BIGINT`.
+    """Returns the timers of the given windows: `window_id BIGINT, at TIMESTAMP, timer_index
+    BIGINT`.
 
     `at` is `timer_index` times the interval since the epoch. It is also the instant of emission, so
     it is in the timer's window, whose start is inclusive and whose end is exclusive.
@@ -93,7 +94,9 @@ class Metronome(FrameOperator):
         return int(self.interval * 1_000_000)
 
     def warnings(self) -> list[str]:
-        """Returns warnings about an unusual interval, which do not stop a run.
+        """Returns warnings about an unusual interval.
+
+        They do not stop a run.
 
         Rules: H21
         """

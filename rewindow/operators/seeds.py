@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 def random_number(context: OperatorContext, *columns: str) -> Column:
     """Returns a DOUBLE from 0 (included) to 1 (excluded), computed from the operator, the window
-    and columns that identify a tuple.
+    and the columns that identify a tuple.
 
-    `F.rand` depends on partitions and on the borders of commit groups; this number does not. Two
+    `F.rand` depends on partitions and on the borders of commit groups. This number does not. Two
     tuples of a window with equal columns get equal numbers.
 
     Example:

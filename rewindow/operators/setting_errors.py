@@ -1,4 +1,4 @@
-"""Combines all wrong settings of an operator or a function into one error, with the name and the
+"""Combines all invalid settings of an operator or a function into one error, with the name and the
 allowed values of each setting.
 """
 
@@ -31,7 +31,7 @@ class HintedValueError(ValueError):
 
 
 def refusal(of: str, error: ValidationError, model: type[BaseModel]) -> InputError:
-    """Returns one error that names every wrong setting.
+    """Returns one error that names every invalid setting.
 
     Args:
         of: name of the object that has the settings.
@@ -57,8 +57,9 @@ def refusal(of: str, error: ValidationError, model: type[BaseModel]) -> InputErr
 
 
 def _sentence(item: ErrorDetails, model: type[BaseModel]) -> str:
-    """Returns the fault of a setting and its allowed values. The message of a custom validator
-    already contains both.
+    """Returns a description of an invalid setting and its allowed values.
+
+    The message of a custom validator already contains both.
     """
     place = _place(item)
     kind = item["type"]
@@ -98,8 +99,9 @@ def _shown(value: object) -> str:
 
 
 def _section(place: tuple[int | str, ...], model: type[BaseModel]) -> type[BaseModel]:
-    """Returns the class of the settings at a location. A part of the location that is not the
-    name of a setting is a key, such as a column.
+    """Returns the settings class at a location.
+
+    A part of the location that is not the name of a setting is a key, such as a column.
     """
     for part in place:
         if (field := model.model_fields.get(str(part))) is not None:
@@ -114,5 +116,5 @@ def _names(model: type[BaseModel]) -> list[str]:
 
 
 def in_one_line(error: InputError) -> str:
-    """Returns an error and its hint as one message, for use in another error."""
+    """Combines an error and its hint into one message, for use in another error."""
     return f"{error.primary}. {error.hint.rstrip('.')}" if error.hint else error.primary

@@ -1,4 +1,4 @@
-"""The arrival clock of a piece of a recording, on which the ticks are defined."""
+"""The arrival clock of a piece of a recording. Its ticks drive the watermark."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ joined by a shuffle.
 
 @dataclass(frozen=True)
 class ArrivalClock:
-    """The arrival clock of a piece of a recording: its settings, the origin of the ticks, and
-    the start and end of the piece. None means unknown.
+    """The arrival clock of a piece of a recording: its settings, the origin of its ticks, and the
+    start and end of the piece.
+
+    None means that a value is unknown.
     """
 
     settings: EventTime

@@ -72,7 +72,7 @@ def _refused(
     highest: DataFrame | None,
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns `recording_keys`, `AT` and `TS` of the tuples that jump."""
+    """Returns `recording_keys`, `AT` and `TS` of the tuples whose timestamp jumps."""
     # Up to the first jump of a stream, the maximum over all tuples equals the maximum over accepted
     # tuples. So the first jump is found without processing tuples in order, and only the later
     # tuples that exceed the maximum are processed in order.
@@ -142,9 +142,7 @@ def _refusing(
     jump_us: int,
     columns: Sequence[str],
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Returns a function for `mapInArrow` that reads tuples in their order and yields those that
-    jump.
-    """
+    """Returns a function for `mapInArrow` that reads sorted tuples and yields those that jump."""
 
     def refuse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         highest = 0
@@ -173,8 +171,9 @@ def fold_jumps(
     highest: int,
     jump_us: int,
 ) -> int:
-    """Sets `jumps` for the timestamps that jump, starting with a maximum; returns the maximum
-    after them.
+    """Marks the timestamps that jump in `jumps`, starting with a given maximum.
+
+    Returns the new maximum.
     """
     # Each iteration processes one run of timestamps without jumps and one run of jumps. numpy finds
     # both ends in a chunk, so the loop has an iteration per run and not per tuple.

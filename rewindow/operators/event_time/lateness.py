@@ -1,4 +1,4 @@
-"""Finds the tuples of a recording that were late by the watermark at the time of their arrival.
+"""Finds the tuples of a recording that arrived after the watermark had passed their timestamp.
 
 Example:
     time = EventTime(
@@ -73,7 +73,7 @@ _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
 @dataclass(frozen=True)
 class Lateness:
-    """Tuples of each declared stream, classified.
+    """The classified tuples of each declared stream.
 
     Attributes:
         tuples: by stream, all its tuples, unchanged, followed by `_rw_outcome STRING` (on_time,
@@ -100,18 +100,18 @@ class Lateness:
 
     @property
     def on_time(self) -> dict[str, DataFrame]:
-        """By stream, the tuples on time, with the columns of the stream only."""
+        """The tuples on time, by stream, with only the columns of the stream."""
         on_time = f"{OUTCOME} = '{ON_TIME}'"
         return map_values(lambda frame: frame.where(on_time).drop(*ADDED), self.tuples)
 
     @property
     def late(self) -> dict[str, DataFrame]:
-        """By stream, the late tuples with all columns of `tuples`."""
+        """The late tuples, by stream, with all columns of `tuples`."""
         return map_values(lambda frame: frame.where(f"{OUTCOME} = '{LATE}'"), self.tuples)
 
     @property
     def errors(self) -> dict[str, DataFrame]:
-        """By stream, the tuples whose timestamp cannot be used, with all columns of `tuples`.
+        """The tuples without a usable timestamp, by stream, with all columns of `tuples`.
 
         Rules: E23
         """
@@ -119,11 +119,11 @@ class Lateness:
         return map_values(lambda frame: frame.where(refused), self.tuples)
 
     def counts(self, *by: str) -> DataFrame:
-        """Returns the number of tuples by stream, the columns `by` and outcome, with the largest
-        delay. The counts of all outcomes add up to the input.
+        """Returns the number of tuples and the largest delay for each stream, outcome and value of
+        the columns `by`.
 
-        Columns: `stream STRING`, those of `by`, `outcome STRING`, `tuples BIGINT`, `late_by_us_max
-        BIGINT`.
+        The counts of all outcomes add up to the input. Columns: `stream STRING`, the columns `by`,
+        `outcome STRING`, `tuples BIGINT`, `late_by_us_max BIGINT`.
 
         Raises:
             InputError: a column is missing, or has the name of one of these.
@@ -243,11 +243,12 @@ def late_by_idleness(
     origin_us: int = 0,
     recording_keys: Sequence[str] = (),
 ) -> dict[str, DataFrame]:
-    """Returns by stream the tuples that are late only because the watermark did not wait for an
+    """Returns the tuples, by stream, that are late only because the watermark did not wait for an
     idle stream.
 
-    They have the columns of `Lateness.late`. The whole recording is classified twice, with and
-    without the idle timeouts: a piece of it does not contain the watermark without timeouts.
+    The tuples have the columns of `Lateness.late`. The function classifies the whole recording
+    twice, with and without idle timeouts. A piece of the recording would not be enough, because it
+    does not contain the watermark without timeouts.
 
     Args:
         frames, settings, start_us, end_us, origin_us, recording_keys: see `lateness`.
@@ -311,9 +312,7 @@ def _check(
 
 
 def _check_counted(name: str, frame: DataFrame, by: Sequence[str]) -> None:
-    """Raises an error for grouping columns that are missing, or that have the name of a column
-    of counts.
-    """
+    """Raises an error if a grouping column is missing or has the name of a count column."""
     absent = excluding(by, frame.columns)
     if absent:
         raise InputError(
@@ -339,7 +338,7 @@ def _timed(
     settings: EventTime,
     origin_us: int,
 ) -> DataFrame:
-    """Adds arrival, timestamp and first tick of each tuple."""
+    """Adds the arrival, the timestamp and the first tick of each tuple."""
     timed = frame.withColumns(
         {
             AT: arrived_us(frame, name, settings.arrived_at),
@@ -363,7 +362,7 @@ def _jumps_marked(
     recording_keys: Sequence[str],
 ) -> DataFrame:
     """Adds a column that marks the tuples that jump ahead of their stream, if `max_jump` is set.
-    The state contains the largest timestamp so far.
+    The largest timestamp so far is kept in the state.
 
     Rules: E50
     """
@@ -388,8 +387,8 @@ def _far(stream: StreamTime) -> str | None:
 
 
 def refused_because(at: Column, ts: str = TIMESTAMP) -> Column:
-    """Returns a description of the fault of one of `Lateness.errors` that arrived at `at`; null
-    if it has no timestamp.
+    """Returns a description of why a timestamp was rejected, for a tuple that arrived at `at`; null
+    if the tuple has no timestamp.
     """
     # A timestamp in the wrong unit is off by a factor of a thousand or a million. The hint names a
     # factor if the timestamp times it, or divided by it, is within a day of the arrival.
@@ -418,8 +417,9 @@ def refused_because(at: Column, ts: str = TIMESTAMP) -> Column:
 
 
 def _moves_clock(stream: StreamTime) -> Column:
-    """Returns whether a tuple moves the clock: every tuple with an accepted timestamp does, also a
-    late one.
+    """Returns whether a tuple moves the clock.
+
+    Every tuple with an accepted timestamp does, even a late one.
 
     Rules: E1
     """
@@ -438,7 +438,7 @@ def _is_believed(stream: StreamTime) -> Column:
 
 
 def cached(materialize: Materialize | None, name: str, frame: DataFrame) -> DataFrame:
-    """Returns a frame that is computed once if `materialize` is set; otherwise the frame itself."""
+    """Returns the frame, computed once and stored if `materialize` is set."""
     return frame if materialize is None else materialize(name, lambda: frame)
 
 
@@ -448,7 +448,7 @@ def timestamp_us(
     event_at: str,
     unit: Literal["us", "ms", "s"] = "us",
 ) -> Column:
-    """Returns a timestamp of a stream in microseconds, from a column or an expression.
+    """Returns the timestamp of a stream in microseconds, from a column or an expression.
 
     Raises:
         InputError: `event_at` is neither, or has a wrong type.
@@ -457,8 +457,10 @@ def timestamp_us(
 
 
 def _event_us(frame: DataFrame, name: str, stream: StreamTime) -> Column:
-    """Returns the timestamp in microseconds. If a column has the name `event_at`, it is used;
-    otherwise `event_at` is an expression.
+    """Returns the timestamp in microseconds.
+
+    If a column is named `event_at`, its value is used; otherwise `event_at` is evaluated as an
+    expression.
 
     Rules: E21, E22
     """
@@ -472,7 +474,7 @@ def _event_us(frame: DataFrame, name: str, stream: StreamTime) -> Column:
 
 
 def arrived_us(frame: DataFrame, name: str, column: str) -> Column:
-    """Returns a column of a stream's arrivals in microseconds."""
+    """Returns the arrivals of a stream in microseconds."""
     return _us(frame, name, quoted_column(column), unit_us=1)
 
 
@@ -505,9 +507,7 @@ def _held(
     clock: ArrivalClock,
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns, for each tick that tuples belong to, the watermark that these tuples are compared
-    with.
-    """
+    """Returns the watermark at each tick, for comparison with the tuples of that tick."""
     held = ticks.where(F.col(IS_NEWS)).select(
         *named_columns(recording_keys),
         TICK,
@@ -523,8 +523,9 @@ def matched(
     on: str,
     how: str,
 ) -> DataFrame:
-    """Joins on a column that is never null and on the columns `recording_keys`, whose nulls are
-    equal.
+    """Joins on a column that is never null and on the columns `recording_keys`.
+
+    Nulls in these columns match each other.
     """
     same = numbered_names((*recording_keys, on), "_same_")
     other = other.withColumnsRenamed(same)

@@ -45,7 +45,7 @@ _COUNTED = [("outcome", pa.string()), ("tuples", _US), ("late_by_us_max", _US)]
 
 
 class EventTimeOperator(FrameOperator):
-    """Base class of operators over event time: declares the input ports, and finds late tuples.
+    """Base class of event-time operators: declares the input ports and finds late tuples.
 
     Attributes:
         columns: columns of the stream, or of each stream. They pass unchanged, except for `offset`.
@@ -128,7 +128,7 @@ class EventTimeOperator(FrameOperator):
             )
 
     def input_ports(self) -> Mapping[str, InputPort]:
-        """Returns a port for each of `streams`, or the one port `stream`."""
+        """Returns a port for each of `streams`, or the single port `stream`."""
         return dict.fromkeys(self._ports(), InputPort(pa.schema(self._carried())))
 
     def _late_port(self) -> OutputPort:
@@ -171,7 +171,7 @@ class EventTimeOperator(FrameOperator):
         classified: Lateness,
         late: Mapping[str, DataFrame],
     ) -> Mapping[str, DataFrame]:
-        """Returns the frames of the ports `late` and `errors`."""
+        """Returns the frames for the ports `late` and `errors`."""
         errors = self._together(classified.errors)
         jumps = (
             "timestamp is later than the newest one before it in its stream by more than max_jump, "
@@ -186,8 +186,9 @@ class EventTimeOperator(FrameOperator):
         }
 
     def _together(self, frames: Mapping[str, DataFrame]) -> DataFrame:
-        """Returns the tuples of all streams in one frame, with a column for the name of the
-        stream if there are several.
+        """Combines the tuples of all streams into one frame.
+
+        If there are several streams, a column has the name of the stream.
         """
         if not self.streams:
             return frames["stream"]
@@ -196,7 +197,7 @@ class EventTimeOperator(FrameOperator):
     def _window_of(self, at: str, context: OperatorContext) -> Column:
         """Returns the streaming window of an instant on the arrival clock.
 
-        Rows of a window that at most once gave up are in the first window after it.
+        If at-most-once recovery skipped a window, its rows belong to the first window after it.
 
         Rules: E43
         """
@@ -204,7 +205,7 @@ class EventTimeOperator(FrameOperator):
         return F.greatest(window, F.lit(context.first))
 
     def event_time(self) -> EventTime:
-        """Returns the settings of event time that follow from the properties."""
+        """Returns the event-time settings that follow from the properties."""
         stream = StreamTime(
             event_at=self.event_at,
             unit=self.unit,
@@ -224,7 +225,7 @@ class EventTimeOperator(FrameOperator):
         return self.streams or ("stream",)
 
     def _named(self) -> list[Any]:
-        """Returns the column with the name of a tuple's stream, or an empty list for a single
+        """Returns the column with the stream name of each tuple, or an empty list for a single
         stream.
         """
         return [("stream", pa.string())] if self.streams else []
@@ -237,14 +238,14 @@ class EventTimeOperator(FrameOperator):
 
 
 class SplitLate(EventTimeOperator):
-    """Splits a stream into tuples on time, late ones, and those without a usable timestamp.
+    """Splits a stream into tuples on time, late tuples, and tuples without a usable timestamp.
 
-    The decision about a tuple is made as of its arrival, by the watermark at that time. The ports
-    `on_time` and `late` have the stream's columns, `late` also `_rw_event_us`, `_rw_watermark_us`
-    and `_rw_late_by_us`. `errors` is an error port with the reason `null_ts`, `far_future`,
-    `bad_type` or `jump`, and a detail. `ticks` has the instants at which the watermark rose.
-    `counts` has the number of tuples per window, key and outcome, so that you can compare the input
-    with the sum of all outcomes.
+    A tuple is late if the watermark had passed its timestamp when it arrived. The ports `on_time`
+    and `late` have the stream's columns; `late` also has `_rw_event_us`, `_rw_watermark_us` and
+    `_rw_late_by_us`. `errors` is an error port with the reason `null_ts`, `far_future`, `bad_type`
+    or `jump`, and a detail. `ticks` has the instants at which the watermark rose. `counts` has the
+    number of tuples per window, key and outcome, so that you can compare the input with the sum of
+    all outcomes.
 
     Attributes:
         key_by: columns that `counts` is grouped by.
@@ -284,7 +285,9 @@ class SplitLate(EventTimeOperator):
         }
 
     def state_columns(self) -> pa.Schema:
-        """Returns the columns from which the watermark is computed; the state has a row per stream.
+        """Returns the columns from which the watermark is computed.
+
+        The state has one row per stream.
 
         Rules: E41
         """
@@ -296,7 +299,7 @@ class SplitLate(EventTimeOperator):
         state: DataFrame | None,
         context: OperatorContext,
     ) -> Mapping[str, DataFrame]:
-        """Returns the tuples by outcome, the ticks, and the counts."""
+        """Returns the tuples for each outcome, the ticks, and the counts."""
         classified = self._classify(inputs, state, context)
         tick_window = self._window_of("tick_us", context).alias("window_id")
         counts = classified.counts("window_id", *self.key_by)
@@ -314,8 +317,9 @@ class SplitLate(EventTimeOperator):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns the values from which the watermark is computed after the group. They depend
-        only on the inputs, so they are the same in every run.
+        """Returns the values from which the next group computes the watermark.
+
+        They depend only on the inputs, so they are the same in every run.
         """
         after = self._classify(inputs, state, context).state
         assert after is not None, "the end of the group is given"

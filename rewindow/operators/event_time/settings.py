@@ -1,6 +1,4 @@
-"""Settings of event time: the location of timestamps, and the rules by which the watermark
-follows them.
-"""
+"""Settings of event time: which column has the timestamps, and how the watermark follows them."""
 
 from __future__ import annotations
 
@@ -70,10 +68,10 @@ class StreamTime(BaseModel):
 
 
 class EventTime(BaseModel):
-    """Event time of one stream, or of several that share a watermark. Durations are seconds, or
-    text such as "5 min".
+    """Event-time settings of one stream, or of several streams that share a watermark.
 
-    The constructor validates the settings and names all wrong ones.
+    Durations are seconds, or text such as "5 min". The constructor validates the settings and
+    reports all invalid ones together.
 
     Attributes:
         streams: the declared streams by name. Each one holds the watermark back from the first tick
@@ -129,8 +127,9 @@ class EventTime(BaseModel):
 
     @property
     def may_idle(self) -> bool:
-        """Whether a stream has an idle timeout. If a silent stream is left out, the smallest
-        timestamp of all streams can decrease.
+        """Whether a stream has an idle timeout.
+
+        While an idle stream is ignored, the smallest timestamp of all streams can decrease.
         """
         return any(stream.idle_timeout_us is not None for stream in self.streams.values())
 

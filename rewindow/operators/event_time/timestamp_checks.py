@@ -1,8 +1,7 @@
-"""SQL conditions for implausible timestamps: far ahead of their arrival, or read in too small a
-unit. Spark and DataFusion both run them.
+"""SQL conditions for implausible timestamps: far ahead of their arrival, or read in the wrong unit.
 
-All code that classifies tuples by event time uses these conditions, so that a tuple has the same
-result everywhere.
+Spark and DataFusion both run the conditions. All code that classifies tuples by event time uses
+them, so that a tuple has the same result everywhere.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ _YEAR_US = 366 * DAY_US
 
 
 def is_far(ts: str, at: str, max_ahead_us: int = MAX_AHEAD_US) -> str:
-    """Returns a SQL condition: whether a timestamp is further ahead of its arrival than the limit.
+    """Returns a SQL condition that is true if a timestamp exceeds its arrival by more than the
+    limit.
 
     Args:
         ts, at: the timestamp and the arrival, in microseconds.
@@ -28,9 +28,9 @@ def is_far(ts: str, at: str, max_ahead_us: int = MAX_AHEAD_US) -> str:
 
 
 def is_shrunk(ts: str, at: str, factors: Iterable[int] = FACTORS) -> str:
-    """Returns a SQL condition: whether a timestamp was read in too small a unit, because it is long
-    ago, but close to its arrival in a larger unit.
+    """Returns a SQL condition that is true if a timestamp was read in too small a unit.
 
+    Such a timestamp is far in the past, but close to its arrival when it is read in a larger unit.
     Integer division and division of doubles have the same result here, so the condition works in
     any dialect.
 

@@ -62,7 +62,7 @@ _CANDIDATE = "_candidate_us"
 
 
 def tick_of(settings: EventTime, arrived_us: Column, origin_us: int) -> Column:
-    """Returns the index of the first tick that includes a tuple: the one at or after its arrival.
+    """Returns the index of the first tick at or after the arrival of a tuple.
 
     Rules: E15, E26
     """
@@ -79,8 +79,10 @@ def tick_table(
     state: DataFrame | None,
     recording_keys: Sequence[str] = (),
 ) -> DataFrame:
-    """Returns the ticks that can raise the watermark: `TICK`, `WATERMARK`, `BEFORE`, `IS_NEWS`, and
-    the largest timestamp and arrival of each stream.
+    """Returns the ticks that can raise the watermark.
+
+    Columns: `TICK`, `WATERMARK`, `BEFORE`, `IS_NEWS`, and the largest timestamp and arrival of each
+    stream.
 
     Args:
         tuples: those that move the clock, of all streams: `STREAM`, `TICK`, `AT`, `TS`, and
@@ -124,8 +126,8 @@ def next_state(
     origin_us: int,
     recording_keys: Sequence[str] = (),
 ) -> DataFrame:
-    """Returns the state at an instant: the watermark at the ticks before it, and the largest values
-    of all tuples.
+    """Returns the state at an instant: the watermark of the last tick before it, and the largest
+    values of all tuples.
 
     Rules: E41, E46
     """
@@ -162,8 +164,9 @@ def raising(
     end_us: int | None,
     recording_keys: Sequence[str] = (),
 ) -> DataFrame:
-    """Returns the ticks before the end that raise the watermark: `tick_us`, `watermark_us`,
-    `before_us`.
+    """Returns the ticks before the end that raise the watermark.
+
+    Columns: `tick_us`, `watermark_us`, `before_us`.
 
     Rules: E3
     """
@@ -190,8 +193,8 @@ def _arrived(number: int) -> str:
 
 
 def _waits(number: int) -> str:
-    """Returns the name of the column with the first tick. The timeout of a stream without tuples
-    counts from this tick.
+    """Returns the name of the column with the first tick, from which the timeout of a stream
+    without tuples is counted.
 
     Rules: X28
     """
@@ -199,15 +202,15 @@ def _waits(number: int) -> str:
 
 
 def _since(settings: EventTime, number: int) -> Column:
-    """Returns the instant since which a stream is silent: its last arrival, or the first tick if
-    it has not sent a tuple.
+    """Returns the instant since which a stream is silent: its last arrival, or the first tick if it
+    has sent no tuple.
     """
     arrived = F.col(_arrived(number))
     return F.coalesce(arrived, _waits(number)) if number in _idle_streams(settings) else arrived
 
 
 def _running(settings: EventTime) -> list[str]:
-    """Returns the columns whose values only rise from tick to tick."""
+    """Returns the columns whose values never decrease from tick to tick."""
     return [
         *_shows(settings, _seen),
         *_shows(settings, _arrived),
@@ -242,7 +245,7 @@ def _combine(
     settings: EventTime,
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns a row per tick."""
+    """Combines the rows of all streams into one row per tick."""
     shown = maxima((*_running(settings), WATERMARK))
     return ticks.groupBy(*named_columns(recording_keys), TICK).agg(
         *shown, F.bool_or(IS_NEWS).alias(IS_NEWS)
@@ -300,11 +303,11 @@ def _before(
     origin_us: int,
     recording_keys: Sequence[str],
 ) -> list[DataFrame]:
-    """Returns the state as rows of ticks: the last tick before it, the first one after it, and
-    those at which a stream becomes idle.
+    """Returns the state as rows of ticks.
 
-    The last tick before has the watermark only: tuples that arrived after it belong to the first
-    tick after.
+    These are the last tick before the state, the first tick after it, and the ticks at which a
+    stream becomes idle. The last tick before the state has only the watermark, because later tuples
+    belong to the first tick after the state.
     """
     if state is None and (start_us is None or not settings.may_idle):
         return []
@@ -356,8 +359,9 @@ def _nothing_yet(
     origin_us: int,
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns the state before the recording, in the form of `_carried`: the timeout of each stream
-    counts from the first tick.
+    """Returns the initial state in the format of `_carried`.
+
+    The timeout of each stream is counted from the first tick.
 
     Rules: X28
     """
@@ -381,11 +385,11 @@ def _carried(
     origin_us: int,
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns the state in one row: `_first`, the first tick after it; the largest timestamp and
-    arrival of each stream; the watermark.
+    """Returns the state in one row: the first tick after it (`_first`), the largest timestamp and
+    arrival of each stream, and the watermark.
 
-    The timeout of a stream without tuples counts from that tick. The same applies to every stream
-    if the state is empty, as an operator's state is at the start of the recording.
+    The timeout of a stream without tuples is counted from `_first`. If the state is empty, as at
+    the start of a recording, this applies to every stream.
 
     Rules: X28
     """
@@ -422,7 +426,7 @@ def _watermarks(
     origin_us: int,
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Adds the watermark after each tick and the one before it.
+    """Adds the watermark after each tick and the previous watermark.
 
     Rules: E2, E3, E25
     """
@@ -477,7 +481,7 @@ def _block(ticks: DataFrame) -> list[str]:
 
 
 def _candidate(settings: EventTime, origin_us: int) -> Column:
-    """Returns the watermark that a tick proposes: the smallest of the largest timestamps of all
+    """Returns the watermark that a tick would set: the smallest of the largest timestamps of all
     streams that are not idle, minus the lag.
     """
     # A stream without a timestamp holds the watermark back, unless it is idle: then its value is

@@ -1,5 +1,5 @@
-"""Computation of window aggregates in steps: the contribution of a tuple, the merge of
-contributions, and the result.
+"""Computes window aggregates in steps: the contribution of each tuple, the merge of contributions,
+and the result.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ class AggregateSpec:
 
 
 def aggregate_spec(frame: DataFrame, aggregates: Mapping[str, tuple[str, str]]) -> AggregateSpec:
-    """Returns the computation of aggregates; `frame` has the columns of their arguments.
+    """Returns the computation of the given aggregates.
+
+    `frame` has the columns of their arguments.
 
     Raises:
         InputError: an aggregate is unknown, or its argument is invalid.
@@ -97,7 +99,7 @@ def _type(
     function: str,
     argument: str,
 ) -> DataType:
-    """Returns the type of Spark's aggregate function for the argument."""
+    """Returns the result type of Spark's aggregate function for the argument."""
     from pyspark.errors import AnalysisException, ParseException
 
     text = WHOLE[function].format(argument) if function in WHOLE else f"{function}({argument})"
@@ -153,7 +155,7 @@ def _add_sum(
     function: str,
     argument: str,
 ) -> None:
-    """Adds a sum, a count or an average, with the type of Spark's aggregate function."""
+    """Adds a sum, a count or an average, with the result type of Spark's aggregate function."""
     from pyspark.sql.types import DecimalType, DoubleType
 
     kind = _type(frame, name, function, argument)
@@ -189,8 +191,8 @@ def _add_sum(
 
 
 def aggregate_types(text: str, columns: pa.Schema) -> tuple[pa.DataType, dict[str, pa.DataType]]:
-    """Returns the type of an aggregate in Spark, and the types of the columns in panes, by the
-    ending of their names.
+    """Returns the Spark type of an aggregate and the types of its pane columns, by column
+    suffix.
     """
     call = CALL.fullmatch(text.strip())
     assert call is not None, "checked before"

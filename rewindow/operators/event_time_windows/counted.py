@@ -81,11 +81,11 @@ def counted_rows(
     recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
-    """Returns tuples, and rows of several tuples, with their numbers, and how many tuples of their
-    key were numbered before this piece and are now.
+    """Returns tuples, and rows of several tuples, with their tuple numbers.
 
-    `END` is not above the watermark if the first window of a row has fired; `FIRED_UNTIL` is set if
-    it had fired before.
+    Each row also has the number of tuples of its key that were numbered before this piece and that
+    are numbered now. `END` is not above the watermark if the first window of a row has fired;
+    `FIRED_UNTIL` is set if it had fired before.
     """
     rows = _tuples(classified, aggregate, own)
     if state is not None:
@@ -131,12 +131,12 @@ def _placed(
     aggregate: AggregateSpec,
     own: Sequence[str],
 ) -> DataFrame:
-    """Returns all rows. Tuples that the watermark has passed are numbered after those of earlier
-    pieces.
+    """Numbers the tuples that the watermark has passed, after those of earlier pieces, and returns
+    all rows.
 
     Adds whether a row was numbered before, and how many tuples of the key were numbered before this
-    piece and are now. Rows that were numbered before form a stretch before all others, and tuples
-    that are not numbered yet form one after them.
+    piece and are now. Rows that were numbered before form a stretch before all others. Tuples
+    without a number form a stretch after all others.
     """
     had = F.col(ORDINAL).isNotNull()
     passed = or_false(F.col(LAST_TS) < F.col(REACHED))
@@ -159,8 +159,10 @@ def _placed(
 
 
 def _stretches(rows: DataFrame, own: Sequence[str]) -> DataFrame:
-    """Returns a row per key and stretch: the count of tuples before it, and the counts of the
-    key's tuples that were numbered before this piece and are now.
+    """Returns a row per key and stretch, with the count of tuples before it.
+
+    The row also has the number of tuples of the key that were numbered before this piece and that
+    are numbered now.
     """
     # The number of a tuple is its row number within a stretch plus the sizes of all earlier
     # stretches of the key. Only these sizes, one row per stretch, are summed in order.
@@ -263,8 +265,9 @@ def first_fired_counted(
     windows: CountWindows,
     own: Sequence[str],
 ) -> DataFrame:
-    """Returns the rows whose first window had not fired before, each with the tick that fires
-    it, `FIRED`, or null.
+    """Returns the rows whose first window had not fired before.
+
+    `FIRED` is the tick that fires it, or null.
     """
     number = (_first_end(windows) / windows.slide - 1).cast("int")
     waiting = rows.where(F.col(FIRED_UNTIL).isNull()).withColumn(_UNTIL, number)
@@ -283,8 +286,8 @@ def left_counted(
     aggregate: AggregateSpec,
     own: Sequence[str],
 ) -> DataFrame:
-    """Returns the tuples without a number, those in a window that has not fired, and the last row
-    of each key.
+    """Returns the tuples without a number, the tuples in a window that has not fired, and the last
+    row of each key.
 
     Rules: E41
     """

@@ -1,5 +1,4 @@
-"""The current content of windows that fire more than once: a row per window, computed from all
-fired rows.
+"""The current content of windows that fire more than once, computed from all fired rows.
 
 Example:
     hours = current_windows(spark.read.format("delta").load(path), keys=["country"])
@@ -49,10 +48,10 @@ def current_windows(
     accumulation: Accumulation = "retracting",
     aggregates: Mapping[str, tuple[str, str] | str] | None = None,
 ) -> DataFrame:
-    """Returns a row per window and key: the newest one that the window has emitted.
+    """Returns the newest row that was emitted for each window and key.
 
-    A row that a retraction takes back does not count, so a session that was replaced by another one
-    is not in the result. The call itself runs no query.
+    A row that was retracted does not count, so a session that was replaced by another one is not in
+    the result. The call itself runs no query.
 
     Args:
         fired: rows of `fired`, of `event_windows` or as published by `AggregateWindows`, in any
@@ -123,13 +122,14 @@ def current_windows(
 
 
 def _of_row(name: str) -> Column:
-    """Returns a column of the newest row, which is a struct."""
+    """Returns a column of the newest row."""
     return F.col(f"{_ROW}.{quoted_column(name)}")
 
 
 def _functions(aggregates: Mapping[str, tuple[str, str] | str] | None) -> dict[str, str]:
-    """Returns the function of each aggregate by name. Raises an error for functions by which
-    panes cannot be added up.
+    """Returns the function of each aggregate by name.
+
+    Raises an error if the results of several panes cannot be added up.
     """
     if not aggregates:
         raise InputError(
@@ -151,8 +151,9 @@ def _functions(aggregates: Mapping[str, tuple[str, str] | str] | None) -> dict[s
 
 
 def _content(fired: DataFrame) -> list[Column]:
-    """Returns the columns that are equal in duplicates of a fired row. Maps are left out,
-    because they cannot be compared.
+    """Returns the columns in which duplicates of a fired row are equal.
+
+    Maps are excluded, because they cannot be compared.
     """
     names = []
     for name, kind in fired.dtypes:
@@ -162,5 +163,5 @@ def _content(fired: DataFrame) -> list[Column]:
 
 
 def _failure(text: str, window: Sequence[Column]) -> Column:
-    """Returns a condition that fails the query, with a message that names the window."""
+    """Returns an expression that fails the query with a message that names the window."""
     return F.raise_error(F.concat(F.lit(text), F.to_json(F.struct(*window)))).cast("boolean")

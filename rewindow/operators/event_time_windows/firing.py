@@ -54,8 +54,8 @@ def first_ticks(
     step_us: int,
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns the window ends that the watermark has reached, each with the tick that reached it:
-    `END`, `FIRED`.
+    """Returns the ends of the windows that fire, each with the first tick whose watermark is not
+    below it: `END`, `FIRED`.
 
     Args:
         ends: distinct window ends: `END`, and `recording_keys`.
@@ -112,10 +112,10 @@ def first_fired(
     recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
-    """Returns the rows whose window (the one with their `END`) had not fired, each with the tick
-    that fires it: `FIRED`.
+    """Returns the rows whose window had not fired before, with the tick that fires it in `FIRED`.
 
-    If no tick fires it, `FIRED` is the end of the recording, or null before the end.
+    The window of a row is the one that ends at `END`. If no tick fires it, `FIRED` is the end of
+    the recording, or null before the end.
     """
     waiting = rows.where(F.col(FIRED_UNTIL).isNull() | (F.col(END) > F.col(FIRED_UNTIL)))
     ends = waiting.select(*named_columns(recording_keys), END).distinct()
@@ -135,12 +135,11 @@ def fired_at(
     step_us: int,
     phase_us: int,
 ) -> DataFrame:
-    """Adds `FIRED` to rows with an `END`: the tick that reaches it, null if none does. Used if
-    there are few ticks.
+    """Adds `FIRED` to rows with an `END`: the tick that fires windows with this end, or null.
 
-    A tick reaches the ends above the previous watermark. The ends at multiples of a step are listed
-    in a table for a broadcast join. A tick that reaches more than a thousand of them, such as the
-    first tick, is a range in a second table.
+    This is the method for few ticks. A tick fires the windows that end above the previous
+    watermark. The ends at multiples of a step are listed in a table for a broadcast join. A tick
+    that fires more than a thousand of them, such as the first tick, is a range in a second table.
 
     Args:
         found: windows with an `END`.
@@ -172,12 +171,12 @@ def firing_columns(
     kind: Column,
     fired_us: Column,
 ) -> list[Column]:
-    """Returns the columns `WINDOW` of a fired row."""
+    """Returns the columns listed in `WINDOW` for a fired row."""
     return aliased(dict(zip(WINDOW, (begin, end, pane, kind, fired_us), strict=True)))
 
 
 def check_state(state: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Returns the rows of the previous piece, marked as carried.
+    """Marks the rows of the previous piece as carried and returns them.
 
     Raises:
         InputError: the rows belong to other windows.
@@ -197,8 +196,9 @@ def reached(
     recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
-    """Adds the last watermark of the piece to rows. If the recording has ended, it is after all
-    tuples.
+    """Adds the last watermark of the piece to rows.
+
+    If the recording has ended, this watermark is after all tuples.
 
     Rules: E45
     """

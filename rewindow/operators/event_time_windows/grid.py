@@ -1,5 +1,6 @@
-"""Finds the windows of a timestamp, by panes: stretches of event time whose tuples are always in
-the same windows.
+"""Finds the windows that contain a timestamp, by panes.
+
+A pane is a stretch of event time whose tuples are always in the same windows.
 
 Rules: E27, E63
 """
@@ -50,7 +51,7 @@ def last_begin(windows: EventWindows | GlobalWindow) -> Column:
 
 
 def inside(windows: EventWindows | GlobalWindow, value: Column) -> Column:
-    """Returns the value for a pane that is in a window, otherwise null."""
+    """Returns a value if its pane is in a window, and null otherwise."""
     if windows.slide_us <= windows.length_us:
         return value
     return F.when(first_begin(windows) <= last_begin(windows), value)
@@ -62,8 +63,8 @@ def begins(windows: EventWindows | GlobalWindow) -> Column:
 
 
 def each_begin(windows: EventWindows | GlobalWindow) -> Column:
-    """Returns the start of a pane's window, or a row for the start of each window that contains
-    it.
+    """Returns the start of each window that contains a pane, one row per window if windows
+    overlap.
     """
     last = last_begin(windows)
     if windows.slide_us >= windows.length_us:

@@ -2,7 +2,7 @@
 
 A tuple on time is never in a session that fired before its arrival. So tuples on time can be
 treated as present from the start, and the sessions of a key change only at the ticks at which late
-tuples are applied, the *steps*. The extent of a session from one step to another is its *form*. A
+tuples are applied, called *steps*. The extent of a session between two steps is called a *form*. A
 form is emitted when the watermark has passed its end, unless the next step has changed it by then.
 If a step changes a form that was emitted, the form is retracted.
 
@@ -102,10 +102,11 @@ def changed_rows(
     recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
-    """Returns the rows of sessions, a copy for each step at which a row is present, with the form
-    of its session.
+    """Returns the rows of sessions that late tuples can change, with the extent of the session at
+    each step.
 
-    Late tuples that a later piece will apply have one row, without a step.
+    A row has a copy for each step at which it is present. Late tuples that a later piece will apply
+    have one row, without a step.
     """
     rows = _rows(classified, sessions, aggregate, own, state)
     last = bigint(_NEVER if ended_us is None else ended_us)
@@ -141,8 +142,8 @@ def _rows(
     own: Sequence[str],
     state: DataFrame | None,
 ) -> DataFrame:
-    """Returns a row per stream and session of the tuples on time, and separate rows of the late
-    ones that are applied at the same tick.
+    """Returns a row per stream and session for the tuples on time, and separate rows for the late
+    tuples that are applied at the same tick.
     """
     at = F.col(TIMESTAMP)
     is_late = F.col(OUTCOME) == LATE
@@ -188,8 +189,10 @@ def _with_forms(
     sessions: SessionWindows,
     own: Sequence[str],
 ) -> DataFrame:
-    """Adds the steps at which a row is present, and the form of its session at each step: its
-    first and last step, and whether it is emitted.
+    """Adds the steps at which a row is present and the extent of its session at each of these
+    steps.
+
+    Each extent has its first and last step, and whether it is emitted.
     """
     # Every step computes the sessions of a group again from the rows that are present by then. So a
     # row is copied into each step from its first one on. Groups without late tuples have one step,
@@ -240,7 +243,8 @@ def fired_changed(
     aggregate: AggregateSpec,
     own: Sequence[str],
 ) -> DataFrame:
-    """Returns a row per firing, and a retraction of each emitted form that a later step changed.
+    """Returns one row for each firing of a session, and a retraction for each fired session that a
+    later step changed.
 
     Rules: E61, E69
     """
@@ -284,7 +288,8 @@ def left_changed(
     own: Sequence[str],
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns the sessions that have not fired or may still change, and the late tuples that wait.
+    """Returns the sessions that have not fired or can still change, and the late tuples that are
+    not yet applied.
 
     Rules: E41
     """
@@ -305,11 +310,11 @@ def left_changed(
 
 
 def waiting_changed(rows: DataFrame, own: Sequence[str]) -> DataFrame:
-    """Returns each tuple on time once, for the counts: the watermark has passed `END` if the tuple
-    was emitted.
+    """Returns each tuple on time once, for the counts.
 
-    `FIRED` is the instant at which the first session of a tuple was emitted; null if that was in an
-    earlier piece, or has not happened yet.
+    The watermark has passed `END` if the tuple was emitted. `FIRED` is the instant at which the
+    first session of a tuple was emitted. It is null if that happened in an earlier piece, or has
+    not happened yet.
     """
     materialize = _ever_shown(rows.where(F.col(_STEP).isNotNull()), own).where(F.col(_STEP) == _AGO)
     end_us = F.when(F.col(_EVER), _AGO).otherwise(_NEVER)
@@ -317,8 +322,8 @@ def waiting_changed(rows: DataFrame, own: Sequence[str]) -> DataFrame:
 
 
 def _ever_shown(rows: DataFrame, own: Sequence[str]) -> DataFrame:
-    """Adds whether the tuples on time of a row were emitted at one of the steps, and the first
-    such instant in this piece.
+    """Adds whether the tuples on time of a row were emitted at any step, and the first such instant
+    in this piece.
     """
     columns = named_columns((*own, _GROUP, STREAM, CARRIED, FIRST_TS, DUE))
     every_step = Window.partitionBy(*columns)

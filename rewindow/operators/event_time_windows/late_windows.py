@@ -1,4 +1,4 @@
-"""Tuples that are in no window: late ones, and those between two windows.
+"""Finds tuples that are in no window: late tuples, and tuples between two windows.
 
 Rules: E5, E20
 """
@@ -29,7 +29,7 @@ BETWEEN = "between_windows"
 
 
 def late_tuples(classified: Lateness, windows: AnyWindows) -> dict[str, DataFrame]:
-    """Returns by stream the late tuples, with the range of the windows that they missed.
+    """Returns the late tuples, by stream, with the range of the windows that they missed.
 
     Rules: E5
     """
@@ -51,9 +51,7 @@ def late_tuples(classified: Lateness, windows: AnyWindows) -> dict[str, DataFram
 
 
 def with_between(frame: DataFrame, windows: AnyWindows) -> DataFrame:
-    """Returns classified tuples. The outcome of tuples on time that are between two windows is
-    `BETWEEN`.
-    """
+    """Changes the outcome of tuples on time that are between two windows to `BETWEEN`."""
     if not isinstance(windows, EventWindows) or windows.slide_us <= windows.length_us:
         return frame
     outside = (F.col(OUTCOME) == ON_TIME) & (first_begin(windows) > last_begin(windows))
@@ -62,7 +60,7 @@ def with_between(frame: DataFrame, windows: AnyWindows) -> DataFrame:
 
 
 def tuples_between(classified: Lateness, windows: AnyWindows) -> dict[str, DataFrame]:
-    """Returns by stream the tuples on time that are between two windows.
+    """Returns the tuples on time, by stream, that are between two windows.
 
     Rules: E20
     """

@@ -55,13 +55,13 @@ class AggregateWindows(EventTimeOperator):
     """Aggregates tuples by windows of event time, which fire when the watermark has passed their
     end.
 
-    The port `fired` has a row for each firing of a window and key with tuples: keys,
-    `window_begin_us`, `window_end_us` (exclusive), `pane`, `kind`, `fired_us`, and the aggregates.
-    The ports `late` and `errors` are as those of `SplitLate`; `late` also has the range of the
-    windows that a tuple missed. A row of `fired` belongs to the streaming window in which its
-    window fired, a correction to that of the tick that caused it. At the end of a replay's range
-    that is not the end of the recording, no pending window fires: the state has a row for each key
-    and pane, session, or window that may fire again.
+    The port `fired` has a row for each key of a window that fires: keys, `window_begin_us`,
+    `window_end_us` (exclusive), `pane`, `kind`, `fired_us`, and the aggregates. The ports `late`
+    and `errors` have the same columns as in `SplitLate`; `late` also has the range of the windows
+    that a tuple missed. A row of `fired` belongs to the streaming window in which its window fired.
+    A correction belongs to the streaming window of the tick that caused it. If a replay ends before
+    the recording does, pending windows do not fire. The state has a row for each key and pane,
+    session, or window that may fire again.
 
     The port `counts` has the number of tuples by key, streaming window and outcome:
     `pending_before` and `input` add up to all other outcomes. These are `on_time`, for tuples whose
@@ -163,7 +163,8 @@ class AggregateWindows(EventTimeOperator):
         }
 
     def state_columns(self) -> pa.Schema:
-        """Returns the columns from which the watermark is computed, and those of pending tuples.
+        """Returns the columns from which the watermark is computed, and the columns of pending
+        tuples.
 
         Rules: E37, E41
         """
@@ -173,9 +174,7 @@ class AggregateWindows(EventTimeOperator):
         return pa.schema([*names, *of_clock, *self._key_fields(), *waiting, *self._parts()])
 
     def _waiting(self) -> tuple[str, ...]:
-        """Returns the state columns of pending tuples, in addition to keys and parts of
-        aggregates.
-        """
+        """Returns the state columns of pending tuples, except keys and parts of aggregates."""
         windows = self.windows()
         if isinstance(windows, SessionWindows):
             return changed_sessions.STATE if windows.allowed_us else sessions.STATE
@@ -291,7 +290,7 @@ class AggregateWindows(EventTimeOperator):
         return EventWindows(length=self.length, slide=slide, **triggers)
 
     def calls(self) -> dict[str, tuple[str, str]]:
-        """Returns the aggregates by name: each a function and its column, or `*`."""
+        """Returns the aggregates by name. Each consists of a function and its column, or `*`."""
         return {name: self._aggregate(name, text) for name, text in self.aggregates.items()}
 
     def _refuse(self, what: str, *names: str) -> None:

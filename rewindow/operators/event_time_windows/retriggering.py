@@ -1,11 +1,12 @@
 """Windows that fire more than once: early, on time, and again for late tuples.
 
-Each tuple is emitted in each of its windows at one instant on the arrival clock, its due time. If
-an early trigger is set and the window has not fired by then, it is the next early instant;
-otherwise the tick that fires the window. If the window had fired before the tuple arrived, it is
-the first tick after the arrival; or, with late triggers, the first instant at which one of them
-fires, at the latest the tick that removes the window. So each firing is a plain aggregate by window
-and due time, and the content of a window is a running merge over its firings.
+In each of its windows, a tuple is emitted at one instant on the arrival clock, its due time. If an
+early trigger is set and the window has not fired, the due time is the next early instant. Without
+an early trigger, it is the tick that fires the window. If the window had fired before the tuple
+arrived, the due time is the first tick after the arrival. With late triggers, it is the first
+instant at which one of them fires, at the latest the tick that removes the window. So each firing
+is a plain aggregate by window and due time, and the content of a window is a running merge over its
+firings.
 """
 
 from __future__ import annotations
@@ -95,8 +96,9 @@ def pane_rows(
     own: Sequence[str],
     state: DataFrame | None,
 ) -> DataFrame:
-    """Returns the content of windows, a row per stream, key, window and due time: the columns of
-    `STATE`, parts, `END`.
+    """Returns the content of windows, with one row per stream, key, window and due time.
+
+    Columns: `STATE`, the parts of aggregates, `END`.
     """
     aggregate.check_merges()
     # Triggers by count need single tuples, because the number of a tuple decides when it is
@@ -135,8 +137,8 @@ def _tuples(
     aggregate: AggregateSpec,
     own: Sequence[str],
 ) -> DataFrame:
-    """Returns the tuples of a stream that enter windows: those on time, and late ones within the
-    allowed lateness.
+    """Returns the tuples of a stream that are in windows: tuples on time, and late tuples within
+    the allowed lateness.
 
     Rules: E49
     """
@@ -166,7 +168,7 @@ def _tuples(
 
 
 def tick_after(clock: ArrivalClock, arrived_us: Column) -> Column:
-    """Returns the first tick that includes a tuple.
+    """Returns the first tick at or after the arrival of a tuple.
 
     Rules: E15, X29
     """
@@ -175,7 +177,8 @@ def tick_after(clock: ArrivalClock, arrived_us: Column) -> Column:
 
 
 def _early_after(clock: ArrivalClock, windows: Repeating) -> Column:
-    """Returns the first early instant that includes a tuple, null without early triggers.
+    """Returns the first early instant at or after the arrival of a tuple; null without early
+    triggers.
 
     Rules: E56
     """
@@ -187,8 +190,9 @@ def _early_after(clock: ArrivalClock, windows: Repeating) -> Column:
 
 
 def _late_after(clock: ArrivalClock, windows: Repeating) -> Column:
-    """Returns the first late instant that includes a tuple. Without late triggers it is a tick;
-    with a trigger by count only, it is null.
+    """Returns the first late instant at or after the arrival of a tuple.
+
+    Without late triggers this is a tick. With only a trigger by count, it is null.
 
     Rules: E56, E58
     """
@@ -212,10 +216,10 @@ def _numbered(
     aggregate: AggregateSpec,
     own: Sequence[str],
 ) -> DataFrame:
-    """Adds the number of each tuple in its window, in the order of arrival, after those of earlier
-    pieces.
+    """Numbers the tuples of each window in the order of arrival, after those of earlier pieces.
 
-    Late tuples of a window are numbered after all others of it, because the watermark only rises.
+    Late tuples are numbered after all other tuples of their window, because the watermark only
+    rises.
 
     Rules: E57
     """
@@ -232,8 +236,8 @@ def _numbered(
 
 
 def _early_by_count(rows: DataFrame, every: int, own: Sequence[str]) -> DataFrame:
-    """Sets the due time of rows to the arrival of the tuple that completes a multiple, if that is
-    earlier.
+    """Sets the due time of rows to the arrival of the tuple that completes a multiple, if this
+    arrival is earlier.
 
     Tuples of earlier pieces that were not emitted belong to the last multiple, which was not
     complete.
@@ -260,11 +264,11 @@ def _late_by_count(
     own: Sequence[str],
 ) -> DataFrame:
     """Sets the due time of late rows to the first tick after a tuple has completed a multiple, if
-    that is earlier.
+    this tick is earlier.
 
-    That tick emits all late tuples up to it. A tuple that a late instant emits before its tick does
-    not trigger a firing. Tuples of earlier pieces that wait for an instant are emitted there
-    together with tuples that arrive until then.
+    The tick emits all late tuples that arrived before it. A tuple that a late instant emits before
+    its tick does not trigger a firing. Tuples of earlier pieces that wait for an instant are
+    emitted together with the tuples that arrive until then.
 
     Rules: E57
     """
@@ -301,8 +305,8 @@ def emit_at_rows(
     recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
-    """Adds the due time of each row, the kind of that firing, and whether it is emitted in this
-    piece.
+    """Adds to each row its due time, the kind of firing at that time, and whether the row is
+    emitted in this piece.
 
     A late row is emitted at the latest by the tick that removes its window.
 
@@ -353,8 +357,8 @@ def _closing(
     aggregate: AggregateSpec,
     own: Sequence[str],
 ) -> DataFrame:
-    """Returns an empty row for each window that fires on time, because it fires even without new
-    tuples.
+    """Returns an empty row for each window that fires on time, because a window fires even if it
+    has no new tuples.
     """
     columns = [
         *named_columns(own),
@@ -382,7 +386,7 @@ def fired_rows(
     aggregate: AggregateSpec,
     own: Sequence[str],
 ) -> DataFrame:
-    """Returns a row per firing of a window, and a retraction of the previous content.
+    """Returns one row for each firing of a window, and one that retracts the previous content.
 
     Rules: E59 to E61, E65, E66
     """
@@ -413,8 +417,9 @@ def _firings(
     aggregate: AggregateSpec,
     own: Sequence[str],
 ) -> DataFrame:
-    """Returns a row per firing, and one for earlier firings: running values, pane, and whether it
-    is emitted.
+    """Returns one row for each firing, and one row for all earlier firings.
+
+    The rows have running values, the pane, and whether the firing is emitted.
 
     Rules: E62
     """
@@ -452,8 +457,8 @@ def _with_values(
     aggregate: AggregateSpec,
     ending: str,
 ) -> DataFrame:
-    """Adds the emitted values of a firing, computed from the running parts with this ending, as
-    a struct.
+    """Adds the emitted values of a firing as a struct, computed from the running parts with the
+    given name ending.
     """
     values = {}
     for part in aggregate.functions:
@@ -481,7 +486,8 @@ def _running(
 
 
 def _structs(aggregate: AggregateSpec, windows: Repeating) -> list[Column]:
-    """Returns the rows of a firing: its content, preceded by a retraction of the previous pane.
+    """Returns the rows of a firing: the retraction of the previous pane, then the new content.
+
     The pane of the retraction is below 0 if there is no previous pane.
     """
 
@@ -508,7 +514,7 @@ def left_rows(
     recording_keys: Sequence[str],
 ) -> DataFrame:
     """Returns the rows that the next piece needs: content that was not emitted, and windows that
-    may fire again.
+    can fire again.
 
     Rules: E41
     """

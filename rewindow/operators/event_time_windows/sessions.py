@@ -59,8 +59,8 @@ def session_rows(
     own: Sequence[str],
     state: DataFrame | None,
 ) -> DataFrame:
-    """Returns rows that aggregate tuples close to each other, with the session of each row:
-    `BEGIN`, `END`, `LAST_TS`.
+    """Aggregates tuples that are close to each other and adds the session of each row: `BEGIN`,
+    `END`, `LAST_TS`.
     """
     rows = _buckets(_tuples(classified, sessions, aggregate, own), aggregate, own)
     if state is not None:
@@ -74,8 +74,9 @@ def session_rows(
 
 
 def bucket_of(at: Column, sessions: SessionWindows) -> Column:
-    """Returns the multiple of the gap at or below a timestamp. Tuples of a key with the same
-    multiple are always in one session.
+    """Rounds a timestamp down to a multiple of the gap.
+
+    Tuples of a key with the same multiple are always in one session.
     """
     return at - F.pmod(at, F.lit(sessions.gap_us))
 
@@ -86,7 +87,8 @@ def numbered(
     by: Sequence[str],
     name: str,
 ) -> DataFrame:
-    """Adds the number of a row's session among those with the same values of the columns `by`.
+    """Numbers the sessions that have the same values in the columns `by`, and adds the number to
+    each row.
 
     Rules: E67, E68
     """
@@ -132,8 +134,8 @@ def _buckets(
     aggregate: AggregateSpec,
     own: Sequence[str],
 ) -> DataFrame:
-    """Returns a row per stream, key and multiple of the gap if aggregates merge; otherwise the
-    unchanged rows.
+    """Combines the rows of each stream, key and multiple of the gap if aggregates can be merged;
+    otherwise returns the rows unchanged.
     """
     if not aggregate.merges:
         return rows.drop(_BUCKET)
@@ -156,7 +158,9 @@ def fired_sessions(
     recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
-    """Returns the sessions that fire: each at the first tick whose watermark is not below its end.
+    """Returns the sessions that fire.
+
+    Each fires at the first tick whose watermark is not below its end.
 
     Rules: E28, E67
     """

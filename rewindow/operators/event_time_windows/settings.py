@@ -26,9 +26,7 @@ OVERLAP_MAX = 10_000
 
 
 class _Repeating(BaseModel):
-    """Triggers of windows that fire also at other times than on time, and the content of these
-    firings.
-    """
+    """Triggers of windows that fire more than once, and the content of these firings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -99,16 +97,18 @@ class _Repeating(BaseModel):
 
     @property
     def behind_us(self) -> int:
-        """Microseconds by which the watermark must exceed a window's end to fire it."""
+        """The time in microseconds by which the watermark must exceed a window's end before the
+        window fires.
+        """
         return 0
 
 
 class EventWindows(_Repeating):
-    """Windows [begin, end) of one length that start at the multiples of a slide since 1970-01-01
+    """Windows of one length, [begin, end), that start at the multiples of a slide since 1970-01-01
     UTC.
 
-    If the slide equals the length, the windows tumble. If it is shorter, they overlap; it need not
-    divide the length.
+    If the slide equals the length, the windows tumble. If it is shorter, they overlap. The slide
+    need not divide the length.
 
     Attributes:
         length: length of a window, in seconds or as text such as "1 h".
@@ -184,13 +184,13 @@ class EventWindows(_Repeating):
 
 
 class ApexWindows(EventWindows):
-    """Windows as Apache Apex fires them, for comparison: when the watermark is after their end, not
-    at it.
+    """Windows that fire as in Apache Apex, for comparison: when the watermark is after their end,
+    not at it.
 
-    Apex moves its watermark only at the end of a streaming window. To reproduce that, set
-    `EventTime` to the width of the streaming windows as watermark_interval, the fixed difference as
-    lag, and tie="tick_first". A tuple that is late by more than the lateness is not part of any
-    window, and is kept as a late tuple.
+    Apex moves its watermark only at the end of a streaming window. To reproduce that, configure
+    `EventTime` with the width of the streaming windows as watermark_interval, the fixed difference
+    as lag, and tie="tick_first". A tuple that is late by more than the lateness is in no window,
+    and is kept as a late tuple.
 
     Attributes:
         length, slide, early, early_tuples, late, late_tuples, accumulation, only_updated_panes: see
@@ -222,21 +222,24 @@ class ApexWindows(EventWindows):
 
     @property
     def allowed_us(self) -> int:
-        """The lateness in microseconds; a value above all others if all tuples are accepted."""
+        """The lateness in microseconds.
+
+        If all tuples are accepted, it is larger than any other value.
+        """
         return 1 << 61 if self.lateness_us is None else self.lateness_us
 
     @property
     def behind_us(self) -> int:
-        """One microsecond: a watermark that equals the end does not fire the window."""
+        """One microsecond, because a watermark that equals the end does not fire the window."""
         return 1
 
 
 class GlobalWindow(_Repeating):
-    """One window of all tuples of a key, which fires on time only at the end of the recording.
+    """One window with all tuples of a key, which fires on time only at the end of the recording.
 
-    Until then, its triggers emit its present content: `early` and `early_tuples`, and with
-    `accumulation`, as for `EventWindows`. Because it has not fired, late tuples within
-    `allowed_lateness` enter it like others.
+    Until then, the triggers `early` and `early_tuples` emit its present content, with
+    `accumulation` as in `EventWindows`. Because the window has not fired, late tuples within
+    `allowed_lateness` are added to it like all others.
 
     Example:
         GlobalWindow(early="1 h", accumulation="accumulating")
@@ -263,17 +266,17 @@ class GlobalWindow(_Repeating):
 
     @property
     def begin_us(self) -> int:
-        """A start before all timestamps."""
+        """The start of the window, before all timestamps."""
         return -(1 << 62)
 
     @property
     def length_us(self) -> int:
-        """A length with which the window ends after all timestamps."""
+        """The length of the window, so that it ends after all timestamps."""
         return (1 << 63) - 1
 
     @property
     def slide_us(self) -> int:
-        """The length, because there is only one window."""
+        """The length of the window, because there is only one."""
         return self.length_us
 
     @property
@@ -286,8 +289,8 @@ class CountWindows(BaseModel):
     """Windows with a fixed number of tuples of a key, in the order of event time. A window ends
     after every `slide` tuples.
 
-    The n-th window contains the last `length` tuples up to number n times `slide`. If the slide is
-    shorter than the length, the first windows are shorter.
+    The n-th window contains the last `length` tuples up to tuple number n * `slide`. If the slide
+    is shorter than the length, the first windows are shorter.
 
     Attributes:
         length: number of tuples in a window.
@@ -342,7 +345,7 @@ class CountWindows(BaseModel):
 
 
 class SessionWindows(BaseModel):
-    """Windows that start with a tuple of a key and end a gap after their last tuple.
+    """Windows that start with a tuple of a key and end after a gap without tuples.
 
     Attributes:
         gap: a tuple that follows the previous one after this duration or later starts a new
@@ -376,8 +379,10 @@ class SessionWindows(BaseModel):
 
     @property
     def behind_us(self) -> int:
-        """Microseconds by which the watermark must exceed a session's last tuple to fire it. A
-        tuple that is this far after the last one does not join the session.
+        """The time in microseconds by which the watermark must exceed a session's last tuple before
+        the session fires.
+
+        A tuple this far after the last one does not join the session.
         """
         return self.gap_us + int(self.gap_inclusive)
 

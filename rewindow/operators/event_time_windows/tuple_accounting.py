@@ -1,9 +1,9 @@
 """Per-window tuple accounting: pending and input tuples equal the sum of all outcomes.
 
 In each window, for each stream and key, `pending_before` and `input` add up to all other outcomes.
-The number of tuples that are pending after a window needs no count from earlier pieces: of the
-tuples that are pending or fire in the piece, it is the number of those that fire later or never,
-minus those that arrive later. So the counts do not depend on the division of a recording into
+The number of tuples that are pending after a window is computed without counts from earlier pieces.
+Of the tuples that are pending or fire in the piece, it is the number that fire later or never,
+minus the number that arrive later. So the counts do not depend on the division of a recording into
 pieces.
 
 One aggregation counts the tuples by the window of their arrival, another one by the window in which
@@ -54,12 +54,13 @@ def tuple_accounting(
     window_of: Callable[[str], Column],
     by: Sequence[str],
 ) -> DataFrame:
-    """Returns the number of tuples by stream, streaming window, the columns `by` and outcome,
-    without rows for 0 tuples.
+    """Returns the number of tuples for each stream, streaming window, outcome and value of the
+    columns `by`.
 
-    Columns: `stream STRING`, `window_id BIGINT`, those of `by`, `outcome STRING`, `tuples BIGINT`,
-    `late_by_us_max BIGINT`. A tuple that enters no window counts in the window of its arrival,
-    `on_time` in the streaming window in which the first window of a tuple fires.
+    There are no rows for 0 tuples. Columns: `stream STRING`, `window_id BIGINT`, the columns `by`,
+    `outcome STRING`, `tuples BIGINT`, `late_by_us_max BIGINT`. A tuple that is in no window is
+    counted in the window of its arrival. A tuple with the outcome `on_time` is counted in the
+    streaming window in which its first window fires.
 
     Args:
         classified: tuples with a column `window_id`.

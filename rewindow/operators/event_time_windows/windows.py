@@ -1,4 +1,4 @@
-"""Windows over event time, fired when the live system would have fired them.
+"""Windows over event time, which fire at the same instant as in the live system.
 
 Example:
     classified = lateness({"clicks": clicks}, time, end_us=end_us)
@@ -91,7 +91,7 @@ _TICKS_APART_US = 1_000_000
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows that a piece of a recording fired, and the remaining state.
+    """The windows that fired in a piece of a recording, and the remaining state.
 
     Attributes:
         fired: a row per firing of a window and key that has tuples: the columns of `recording_keys`
@@ -125,17 +125,18 @@ class Windows:
 
     @cached_property
     def late(self) -> dict[str, DataFrame]:
-        """By stream, the late tuples."""
+        """The late tuples, by stream."""
         return late_tuples(self._classified, self._windows)
 
     @cached_property
     def between(self) -> dict[str, DataFrame]:
-        """By stream, the tuples on time that are in no window."""
+        """The tuples on time, by stream, that are in no window."""
         return tuples_between(self._classified, self._windows)
 
     def by_window(self, window_of: Callable[[str], Column], *by: str) -> DataFrame:
-        """Returns `counts` for each streaming window, see `tuple_accounting`; tuples need a column
-        `window_id`.
+        """Returns `counts` for each streaming window, see `tuple_accounting`.
+
+        The tuples need a column `window_id`.
 
         Args:
             window_of: returns the streaming window of a column of instants on the arrival clock, in
@@ -151,12 +152,12 @@ class Windows:
         )
 
     def counts(self, *by: str) -> DataFrame:
-        """Returns the number of tuples by stream, the columns `by` (of `recording_keys` and keys)
-        and outcome.
+        """Returns the number of tuples for each stream, outcome and value of the columns `by`.
 
-        The outcomes `pending_before` and `input` add up to all others: `on_time` (in a window that
-        has fired), `late`, `null_ts`, `far_future`, `between_windows` and `pending_after`. Columns:
-        `stream STRING`, those of `by`, `outcome STRING`, `tuples BIGINT`.
+        `by` can name recording keys and keys. The outcomes `pending_before` and `input` add up to
+        all others: `on_time` (in a window that has fired), `late`, `null_ts`, `far_future`,
+        `between_windows` and `pending_after`. Columns: `stream STRING`, the columns `by`, `outcome
+        STRING`, `tuples BIGINT`.
 
         Rules: E30, X37
         """
@@ -202,11 +203,12 @@ def event_windows(
     recording_keys: Sequence[str] = (),
     materialize: Materialize | None = None,
 ) -> Windows:
-    """Returns the windows that fire: each at the first tick whose watermark is not below its end.
+    """Returns the windows that fire. Each fires at the first tick whose watermark is not below its
+    end.
 
     The call itself runs no query. Tuples of all streams of `classified` are in the same windows, in
-    any order; keys only group within windows, and a null key is a key like any other. Windows
-    without tuples never fire.
+    any order. Keys only group tuples within windows, and a null key is a key like any other.
+    Windows without tuples never fire.
 
     Args:
         classified: the result of `lateness`; with its `end_us` if the recording is processed in
@@ -586,7 +588,7 @@ def _tuples(
     aggregate: AggregateSpec,
     own: Sequence[str],
 ) -> DataFrame:
-    """Returns a row per tuple on time, with its contribution to each aggregate."""
+    """Returns one row per tuple on time, with its contribution to each aggregate."""
     of_streams = []
     for name, frame in classified.tuples.items():
         on_time = frame.where(F.col(OUTCOME) == ON_TIME)
@@ -603,7 +605,9 @@ def _tuples(
 
 
 def _panes(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
-    """Returns a row per stream, key and pane if aggregates merge; otherwise the unchanged rows."""
+    """Combines the rows of each stream, key and pane if aggregates can be merged; otherwise returns
+    the rows unchanged.
+    """
     if not aggregate.merges:
         return rows
     merged = aliased(aggregate.merged)
@@ -620,8 +624,9 @@ def _ends(
     state: DataFrame | None,
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns the ends of windows that may fire. It includes the windows of late tuples, because
-    a join would be needed to leave them out.
+    """Returns the ends of the windows that may fire.
+
+    The windows of late tuples are included, because a join would be needed to exclude them.
     """
     own = named_columns(recording_keys)
     panes = []
@@ -697,7 +702,7 @@ def _fired(
 
 
 def _left(panes: DataFrame, windows: EventWindows) -> DataFrame:
-    """Returns the panes with a window that has not fired.
+    """Returns the panes that are in a window that has not fired.
 
     Rules: E41
     """

@@ -1,5 +1,5 @@
-"""Orders rows of few keys, or of none, by time: they are sorted in blocks in parallel, not each key
-in one task.
+"""Sorts rows with few keys, or without keys, by time: in parallel blocks instead of one task per
+key.
 
 The neighbours of a row are nearly always in its block of grid points. So rows are first ordered
 within blocks. Then the first and last row of each block, which are few, are ordered per key across
@@ -66,12 +66,12 @@ def with_blocks(rows: DataFrame, settings: FillRules, *, cost: int = 1) -> DataF
 
 
 def in_order(by: list[str], order: list[str]) -> WindowSpec:
-    """Returns the order of rows with equal values in the columns `by`."""
+    """Returns the order of rows that have equal values in the columns `by`."""
     return Window.partitionBy(*map(quoted_column, by)).orderBy(*order)
 
 
 def next_known(sql: str, by: list[str], order: list[str]) -> Column:
-    """Returns the value of an expression in the next row in which it is not null."""
+    """Returns the value of an expression in the next row where it is not null."""
     apart = ", ".join(map(quoted_column, by)) or "1"
     return F.expr(
         f"lead({sql}) ignore nulls over (partition by {apart} order by {', '.join(order)})"
@@ -87,7 +87,7 @@ def in_blocks(
     *,
     is_far: bool = True,
 ) -> DataFrame:
-    """Returns the rows for which `wanted` is true, with the neighbours that a step finds.
+    """Returns the rows for which `wanted` is true, each with the neighbours that a step has found.
 
     Args:
         rows: as returned by `with_blocks`; rows without blocks are ordered as a whole.

@@ -69,8 +69,9 @@ def carried_rows(
     first: int,
     closing: int | None,
 ) -> DataFrame:
-    """Returns the rows that close gaps or are sources. Rows of the state are in the window before
-    the first one.
+    """Returns the rows that close gaps or are sources of values.
+
+    Rows of the state are assigned to the window before the first one.
 
     Args:
         placed: rows as returned by `place_rows`, with `window_id` and `AT`.
@@ -103,8 +104,8 @@ def _moving(
     first: int,
     closing: int | None,
 ) -> DataFrame:
-    """Returns rows and those of the state, and whether each is later than all rows that count in
-    earlier windows.
+    """Returns the rows of the windows and of the state, and whether each is later than all rows of
+    earlier windows that count.
     """
     # A row counts in its window only if it is later than all rows in earlier windows, including the
     # state. The comparison is with whole windows, so the order within a window does not matter.
@@ -135,7 +136,7 @@ def carried_nulls(
     closing: int | None,
 ) -> DataFrame:
     """Returns the rows of the windows with values for recorded nulls, computed from earlier rows of
-    the key.
+    the same key.
 
     Args:
         marked: all rows, as returned by `with_places`, with `window_id`.
@@ -171,8 +172,8 @@ def carried_gaps(
     grid: Grid,
     closing: int | None,
 ) -> DataFrame:
-    """Returns a row per gap that closes in the windows, with `window_id` and `AT` of the row that
-    closes it.
+    """Returns one row for each gap that closes in the windows, with `window_id` and `AT` of the row
+    that closes it.
 
     Args:
         rows: as returned by `carried_rows`.
@@ -223,7 +224,7 @@ def carried_gaps(
 
 
 def closing_window(settings: FillRules, grid: Grid) -> int | None:
-    """Returns the window that contains the last instant of the grid, None if the grid has no
+    """Returns the window that contains the last instant of the grid; None if the grid has no
     end.
     """
     return (
@@ -239,7 +240,7 @@ def _still_open(
     grid: Grid,
     closing: int,
 ) -> DataFrame:
-    """Returns the gaps that the end of the grid closes: after each key's last row, and those of
+    """Returns the gaps that the end of the grid closes: gaps after each key's last row, and gaps of
     expected keys without a row.
     """
     assert settings.to_time is not None, "the grid has an end"
@@ -317,14 +318,12 @@ def state_of(rows: DataFrame, settings: FillRules) -> DataFrame:
 
 
 def _row(rows: DataFrame) -> Column:
-    """Returns the source values of rows of the state, in the struct type of `ROW`."""
+    """Returns the source values of rows of the state, as a struct of the type `ROW`."""
     kind = rows.schema[ROW].dataType
     names = kind.names  # type: ignore[attr-defined]
     return F.struct(*named_columns(names)).cast(kind).alias(ROW)
 
 
 def state_names(names: list[str], settings: FillRules) -> list[str]:
-    """Returns the columns of a stream whose values are in the state, in addition to keys and
-    timestamp.
-    """
+    """Returns the columns of a stream whose values are in the state, except keys and timestamp."""
     return excluding(sources(names, settings), settings.keys)

@@ -41,9 +41,10 @@ _ID = "_rw_id"
 
 
 def current_filled(filled: DataFrame, settings: FillRules) -> DataFrame:
-    """Returns filled rows without created ones at whose grid point the key has a recorded row.
+    """Returns filled rows without the created rows that a recorded row of the same key and grid
+    point replaces.
 
-    The result depends on the set of rows, not on their order, and calling the function on its
+    The result depends on the set of rows, not on their order. Calling the function on its own
     result changes nothing. The call itself runs no query.
 
     Args:
@@ -80,8 +81,8 @@ def current_filled(filled: DataFrame, settings: FillRules) -> DataFrame:
 
 
 def _stretches(made: DataFrame, recorded: DataFrame, settings: FillRules) -> DataFrame:
-    """Returns, for created rows that represent many, a row for each run of points without a
-    recorded row.
+    """Returns one row for each run of points without a recorded row, for created rows that
+    represent several points.
     """
     # The points of recorded rows divide a created row into parts. Together with the points before
     # and after the gap they are paired in order: each pair has one remaining part between its

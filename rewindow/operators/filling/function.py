@@ -82,13 +82,14 @@ _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal"
 
 
 def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
-    """Returns all rows of a frame, and a row for each row of a key that is missing in the range.
+    """Returns all rows of a frame, and creates a row for each row of a key that is missing in the
+    range.
 
-    The call itself runs no query. Rows of the frame are unchanged, also duplicates and rows that
-    are off the grid, outside the range, or have a null key or timestamp: without the created rows
-    and the columns below, the result is the frame. Rows that an earlier call created are created
-    again and are never a source. To order the result with recorded rows first, sort by keys, time
-    and `_rw_is_made`.
+    The call itself runs no query. The rows of the frame are unchanged. This includes duplicates and
+    rows that are off the grid, outside the range, or have a null key or timestamp. If you remove
+    the created rows and the columns below, the result is the frame. Rows that an earlier call
+    created are created again and are never a source. To order the result with recorded rows first,
+    sort by keys, time and `_rw_is_made`.
 
     Args:
         frame: the rows.
@@ -141,7 +142,8 @@ def _with_filled_nulls(
 ) -> DataFrame:
     """Returns all rows of a frame, with values for recorded nulls.
 
-    The frame is read once. So if it differs from read to read, no row is lost or duplicated.
+    The frame is read only once. So if two reads of the frame would differ, no row is lost or
+    duplicated.
 
     Rules: G40
     """
@@ -226,8 +228,8 @@ def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
 
 
 def _check_unit(settings: FillRules) -> None:
-    """Raises an error for a grid with points that a whole number of units cannot represent: two
-    of them would have the same timestamp.
+    """Raises an error if a whole number of units cannot represent the points of the grid, because
+    two points would then have the same timestamp.
     """
     if settings.step_us % UNIT_US[settings.unit] or settings.origin % UNIT_US[settings.unit]:
         raise InputError(
@@ -240,11 +242,12 @@ def _check_unit(settings: FillRules) -> None:
 
 
 def _beside_gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
-    """Returns the rows next to gaps, and the first of each key, with the following row and its grid
-    point.
+    """Returns the rows next to gaps and the first row of each key, with the following row and its
+    grid point.
 
-    Both are null for the last row of a key. Columns with their own sources have their sides. Source
-    values are sorted as separate columns, because a struct of them would double the size.
+    The following row and its grid point are null for the last row of a key. Columns with separate
+    sources have their sides. Source values are sorted as separate columns, because a struct of them
+    would double the size.
     """
     # The values of a row are split into columns, and a lead reads each from the following row. A
     # struct of them would double the width of the rows that are sorted.
@@ -290,8 +293,8 @@ def _beside_gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
 
 
 def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
-    """Returns a row per gap: keys, first point, the point after it, whether it is open, and the
-    rows around it.
+    """Returns one row per gap: its keys, its first point, the point after it, whether it is open,
+    and the rows around it.
 
     Rules: G8
     """

@@ -61,20 +61,20 @@ _ADDED = pa.schema([
 class FillGaps(FrameOperator):
     """Creates the missing rows of each key, in the window that closes the gap.
 
-    Every tuple passes. A gap is between the newest row of a key and the next one, across any number
-    of windows; the state has the rows of earlier windows that are needed. A tuple that is not newer
-    than all tuples of its key in earlier windows closes no gap and is not a source, and a row that
-    was created for it remains. Without `from_time` a key starts at its first row. The end of a
-    replay's range closes no gap; `to_time` does, in the window that contains it.
+    All tuples are passed on. A gap extends from the newest row of a key to the next one, across any
+    number of windows; the state has the rows of earlier windows that are needed. A tuple that is
+    not newer than all tuples of its key in earlier windows closes no gap and is not a source, and a
+    row that was created for it remains. Without `from_time` a key starts at its first row. The end
+    of a replay's range closes no gap; `to_time` does, in the window that contains it.
 
-    A column with `treat_null_as_missing` gets its values from earlier rows only: constant, forward,
-    or seasonal.
+    The nulls of a column with `treat_null_as_missing` are filled from earlier rows only, by the
+    methods constant, forward, or seasonal.
 
     The port `out` has the stream's columns and those of `fill_gaps`, with maps as JSON; a created
-    row has the arrival of the tuple that closed its gap. The port `errors` reports tuples that pass
-    and are not a source: `null_key`, `null_ts`, `far_future`, `bad_type` (a number in a wrong
-    unit). It also reports, as `emitted`, tuples with a value out of bounds, which remain a source
-    for other columns.
+    row has the arrival of the tuple that closed its gap. The port `errors` reports tuples that are
+    passed on but are not a source: `null_key`, `null_ts`, `far_future`, `bad_type` (a number in a
+    wrong unit). It also reports, as `emitted`, tuples with a value out of bounds, which remain a
+    source for other columns.
 
     Attributes:
         columns: those of the stream.
@@ -182,8 +182,9 @@ class FillGaps(FrameOperator):
         }
 
     def state_columns(self) -> pa.Schema:
-        """Returns keys, timestamp, grid point and source columns; the state has a row per key,
-        and more for seasonal values.
+        """Returns keys, timestamp, grid point and source columns.
+
+        The state has one row per key, and more rows for seasonal values.
         """
         columns = pa.schema(self._carried())
         keys = map(columns.field, self.keys)
@@ -196,8 +197,8 @@ class FillGaps(FrameOperator):
         state: DataFrame | None,
         context: OperatorContext,
     ) -> Mapping[str, DataFrame]:
-        """Returns all tuples and the created rows of the gaps that close on `out`, and on
-        `errors` the tuples that cannot be a source.
+        """Returns all tuples and the created rows on `out`, and the tuples that cannot be a source
+        on `errors`.
         """
         settings = self.rules()
         frame = self._frame(inputs["stream"])
@@ -245,8 +246,9 @@ class FillGaps(FrameOperator):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns the rows that later windows need. They depend only on the inputs, so they are
-        the same in every run.
+        """Returns the rows that later windows need.
+
+        The rows depend only on the inputs, so they are the same in every run.
         """
         settings = self.rules()
         frame = self._frame(inputs["stream"])
@@ -259,8 +261,9 @@ class FillGaps(FrameOperator):
         windows: WindowRange,
         outputs: Mapping[str, DataFrame],
     ) -> DataFrame:
-        """Returns the state, updated with the tuples that were emitted in skipped windows: the
-        next gap of a key starts after them.
+        """Returns the state, updated with the tuples that were emitted in skipped windows.
+
+        The next gap of a key starts after them.
         """
         if "out" not in outputs:
             return state
@@ -269,8 +272,8 @@ class FillGaps(FrameOperator):
 
     @property
     def max_ahead_us(self) -> int | None:
-        """The largest distance of a timestamp ahead of its arrival in microseconds, None for no
-        limit.
+        """The largest accepted distance, in microseconds, of a timestamp ahead of its arrival; None
+        for no limit.
         """
         return None if self.max_ahead is None else duration_us(self.max_ahead)
 
@@ -301,8 +304,8 @@ class FillGaps(FrameOperator):
         return placed.withColumn(COUNTS, F.col(COUNTS) & self._unbelieved().isNull())
 
     def _unbelieved(self) -> Column:
-        """Returns the reason why the timestamp `TS` of a tuple that arrived at `AT` is
-        implausible, null if it is plausible.
+        """Returns the reason why the timestamp `TS` of a tuple is implausible for its arrival `AT`;
+        null if it is plausible.
         """
         if self.max_ahead_us is None:
             return null_of("string")
@@ -312,8 +315,8 @@ class FillGaps(FrameOperator):
         )
 
     def _refused(self, frame: DataFrame) -> DataFrame:
-        """Returns the tuples that are not a source, or have a value out of bounds, each with
-        reason and detail.
+        """Returns the tuples that are not a source or have a value out of bounds, with a reason and
+        a detail.
         """
         rules = self.rules()
         unbelieved = self._unbelieved()
@@ -342,7 +345,7 @@ class FillGaps(FrameOperator):
         )
 
     def rules(self) -> FillRules:
-        """Returns the settings of gap filling that follow from the properties."""
+        """Returns the gap-filling settings that follow from the properties."""
         try:
             return FillRules(
                 event_at=self.event_at,
@@ -365,7 +368,7 @@ class FillGaps(FrameOperator):
             raise refusal("gap filling", error, FillRules) from error
 
     def _filled(self) -> list[Any]:
-        """Returns the columns for values of recorded nulls."""
+        """Returns the columns that hold the values of recorded nulls."""
         fields = []
         for name in self.rules().nulls:
             fields.append(pa.field(filled_column(name), self.columns.field(name).type))

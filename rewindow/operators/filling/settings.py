@@ -1,4 +1,4 @@
-"""Settings of gap filling: where rows are expected, and how columns get values.
+"""Settings of gap filling: where rows are expected, and how the values of columns are computed.
 
 Rules: G19 to G24, G26, G27, G29 to G33
 """
@@ -38,8 +38,9 @@ ANY_POINT = 1 << 62
 
 
 class ColumnFill(BaseModel):
-    """How a column of a created row gets its value. Sources are the last row before the gap and the
-    first one after it.
+    """How the value of a column in a created row is computed.
+
+    The sources of the value are the last row before the gap and the first row after it.
 
     Attributes:
         method: null; constant (`value`); forward, the row before; backward, the row after; nearest,
@@ -111,18 +112,19 @@ class ColumnFill(BaseModel):
 
     @property
     def is_guarded(self) -> bool:
-        """Whether some values cannot be sources."""
+        """Whether some values of the column cannot be sources."""
         return self.min_value is not None or self.max_value is not None
 
     @property
     def methods(self) -> set[str]:
-        """Method and fallback."""
+        """The method and the fallback."""
         return {self.method, self.fallback} if self.method == "seasonal" else {self.method}
 
 
 class FillRules(OpeningHours):
-    """Rules for the expected rows and the values of missing ones; `FillSettings` describes each
-    setting.
+    """Rules for the expected rows and for the values of missing rows.
+
+    `FillSettings` describes each setting.
     """
 
     event_at: str = Field(min_length=1)
@@ -226,7 +228,7 @@ class FillRules(OpeningHours):
 
     @property
     def grid(self) -> EventGrid:
-        """The points of time at which rows are expected."""
+        """The points in time at which rows are expected."""
         if (inside := self.hours_of(self.step)) is not None:
             return inside
         if self.zone is not None:
@@ -235,7 +237,7 @@ class FillRules(OpeningHours):
 
     @property
     def step_us(self) -> int:
-        """The step in microseconds; approximate for a calendar."""
+        """The step in microseconds; an approximation if the step is a calendar period."""
         return self.grid.step_us
 
     @property
@@ -248,8 +250,8 @@ class FillRules(OpeningHours):
 
     @property
     def source_columns(self) -> dict[str, ColumnFill]:
-        """Columns that do not use every row as a source: those whose nulls are filled, and those
-        with bounds.
+        """Columns for which some rows cannot be a source: columns whose nulls are filled, and
+        columns with bounds.
         """
         return {**self.nulls, **self.bounded_columns}
 
@@ -268,22 +270,26 @@ class FillRules(OpeningHours):
 
     @property
     def first_point(self) -> int:
-        """Number of the first grid point at or after the start, counted from the origin; below
-        all points if there is no start.
+        """The number of the first grid point at or after the start, counted from the origin.
+
+        If there is no start, it is below all points.
         """
         return -ANY_POINT if self.from_time is None else self.grid.first(self.from_time)
 
     @property
     def end_point(self) -> int:
-        """Number of the first grid point after the range; above all points if there is no end."""
+        """The number of the first grid point after the range.
+
+        If there is no end, it is above all points.
+        """
         return ANY_POINT if self.to_time is None else self.grid.first(self.to_time)
 
 
 class FillSettings(FillRules):
-    """Settings for the expected rows and the values of missing ones. Durations are seconds, or text
-    such as "1 h".
+    """Settings for the expected rows and for the values of missing rows.
 
-    The constructor validates the settings and names all wrong ones.
+    Durations are seconds, or text such as "1 h". The constructor validates the settings and reports
+    all invalid ones together.
 
     Attributes:
         event_at: column of the event timestamp: a TIMESTAMP, or a whole number in `unit`.

@@ -1,8 +1,8 @@
-"""Sources of columns that use only rows with a usable value of that column.
+"""Sources of columns for which only rows with a usable value count.
 
-Such a column has two separate sides at each row or gap, `previous_side` and `next_side`: structs of
-timestamp, grid point and value of the nearest rows with a usable value before and after. If there
-is no such row, timestamp and value are null and the point is the one next to the range.
+Such a column has two sides at each row or gap, `previous_side` and `next_side`. Each side is a
+struct of the timestamp, the grid point and the value of the nearest row with a usable value. If
+there is no such row, timestamp and value are null and the point is the one next to the range.
 
 Rules: G27
 """
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 
 def usable(name: str) -> str:
-    """Returns the name of the column with a row's values as a source, null if its value is not
-    usable.
+    """Returns the name of the column that has a row's value as a source; the value is null if it is
+    not usable.
     """
     return f"_rw_usable_{name}"
 
 
 def with_usable(rows: DataFrame, settings: FillRules) -> DataFrame:
-    """Adds the values of each row as a source, for each column with its own sources."""
+    """Adds the values of each row as a source, for each column that has separate sources."""
     for name, fill in settings.source_columns.items():
         value = F.col(ROW).getField(name)
         side = F.struct(
@@ -55,7 +55,7 @@ def with_usable(rows: DataFrame, settings: FillRules) -> DataFrame:
 
 
 def nothing(rows: DataFrame, name: str, point: Column) -> Column:
-    """Returns the side of a column if no row has a usable value: a struct with the point only."""
+    """Returns the side of a column without a usable value: a struct with only the point."""
     kind = rows.schema[usable(name)].dataType[name].dataType  # type: ignore[index]
     null_ts = bigint(None).alias(TS)
     null = null_of(kind).alias(name)
@@ -68,8 +68,10 @@ def with_sides(
     by: list[str],
     order: list[str],
 ) -> DataFrame:
-    """Adds both sides of each row: the nearest usable row before it or itself, and the one after
-    it. Values from an earlier call are kept.
+    """Adds both sides of each row: the nearest usable row at or before it, and the nearest usable
+    row after it.
+
+    Values from an earlier call are kept.
 
     Args:
         rows: as returned by `with_usable`.
@@ -99,7 +101,9 @@ def bounded_sides(
     *,
     is_ahead: bool = False,
 ) -> dict[str, Column]:
-    """Returns both sides of the gaps after rows; with `is_ahead`, those of the gaps before rows."""
+    """Returns both sides of the gaps after rows, or of the gaps before rows if `is_ahead` is
+    set.
+    """
     empty = no_sides(
         rows,
         settings,
@@ -127,7 +131,7 @@ def no_sides(
     before: Column,
     behind: Column,
 ) -> dict[str, Column]:
-    """Returns both sides of columns without a usable value, which end at these points."""
+    """Returns the sides of columns without a usable value, for a gap between the given points."""
     sides = {}
     for name in settings.source_columns:
         sides[previous_side(name)] = nothing(rows, name, before)
@@ -140,8 +144,9 @@ def filled_nulls(
     settings: FillRules,
     is_counted: Column,
 ) -> DataFrame:
-    """Adds to recorded rows the values for their recorded nulls, and their methods; the nulls
-    themselves are unchanged.
+    """Adds the values and methods for recorded nulls to recorded rows.
+
+    The nulls themselves are unchanged.
 
     Args:
         frame: rows with both sides of the columns with their own sources, and with the rows of

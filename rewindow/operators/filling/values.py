@@ -1,4 +1,5 @@
-"""Content of created rows: keys, timestamp, a value by the method of each column, and its sources.
+"""The content of created rows: keys, timestamp, values by the method of each column, and the
+sources of these values.
 
 A gap is a row with its keys, `FROM` and `UNTIL` (grid points; `UNTIL` is the first one after the
 gap), `OPEN`, and the rows on both sides, `PREVIOUS` and `NEXT`, each a struct of its timestamp and
@@ -86,10 +87,10 @@ def place_rows(
     settings: FillRules,
     names: list[str] | None = None,
 ) -> DataFrame:
-    """Returns the rows that count as sources: their keys are not null, and the timestamp is in the
+    """Returns the rows that can be sources: their keys are not null, and their timestamp is in the
     range.
 
-    Adds timestamp and grid point, and the row's source values as one struct, limited to the columns
+    Adds the timestamp, the grid point, and the source values as one struct, limited to the columns
     `names`.
     """
     return with_places(frame, settings, names).where(COUNTS).drop(COUNTS)
@@ -100,7 +101,7 @@ def with_places(
     settings: FillRules,
     names: list[str] | None = None,
 ) -> DataFrame:
-    """Returns all rows with the columns of `place_rows`, and whether they count as sources."""
+    """Returns all rows with the columns of `place_rows`, and whether they can be sources."""
     placed = frame.withColumn(TS, timestamp(frame, settings))
     placed = placed.withColumn(POINT, settings.grid.point(F.col(TS)))
     counts = F.col(POINT).between(settings.first_point, settings.end_point - 1)
@@ -124,7 +125,9 @@ def timestamp(frame: DataFrame, settings: FillRules) -> Column:
 
 
 def event_value(frame: DataFrame, settings: FillRules) -> Column:
-    """Returns `TS` in the unit of the timestamp column, not yet cast to its type."""
+    """Returns `TS` in the unit of the timestamp column, before it is cast to the type of that
+    column.
+    """
     is_time = dict(frame.dtypes)[settings.event_at].startswith("timestamp")
     return F.timestamp_micros(TS) if is_time else _div(F.col(TS), settings.unit)
 
@@ -138,8 +141,9 @@ def sources(names: list[str], settings: FillRules) -> list[str]:
 
 
 def row_hash(rows: DataFrame) -> Column:
-    """Returns a hash of a row's source values, except maps, which distinguishes rows with the
-    same timestamp.
+    """Returns a hash of a row's source values without maps.
+
+    The hash distinguishes rows with the same timestamp.
     """
     columns = []
     for name, kind in rows.select(f"{ROW}.*").dtypes:
@@ -149,7 +153,9 @@ def row_hash(rows: DataFrame) -> Column:
 
 
 def in_range(gaps: DataFrame, settings: FillRules) -> DataFrame:
-    """Returns the gaps that overlap the range, with their first point in it as `FROM`."""
+    """Returns the gaps that overlap the range, with `FROM` set to their first point in the
+    range.
+    """
     inside = F.greatest(START, F.lit(settings.first_point)).cast("bigint")
     return gaps.withColumn(FROM, inside).where(F.col(FROM) < F.col(UNTIL))
 
@@ -161,7 +167,7 @@ def make_rows(
     settings: FillRules,
     given: Mapping[str, Column] | None = None,
 ) -> DataFrame:
-    """Returns the created rows of gaps, with all columns of a frame and `PROVENANCE`.
+    """Returns the created rows of gaps, with all columns of the frame and `PROVENANCE`.
 
     Args:
         gaps: a row for each gap.
@@ -185,8 +191,9 @@ def make_rows(
 
 
 def with_provenance(frame: DataFrame) -> DataFrame:
-    """Returns recorded rows with the provenance columns of created rows, null or false. Methods
-    and sources that they have are kept.
+    """Adds the provenance columns of created rows to recorded rows, as null or false.
+
+    Existing methods and sources are kept.
     """
     return frame.withColumns(
         {
@@ -205,26 +212,26 @@ def with_provenance(frame: DataFrame) -> DataFrame:
 
 
 def previous_side(name: str) -> str:
-    """Returns the name of the column with the usable row before, for a column with its own
+    """Returns the name of the column with the previous usable row, for a column with separate
     sources; see `with_sides`.
     """
     return f"_rw_previous_{name}"
 
 
 def next_side(name: str) -> str:
-    """Returns the name of the column with the usable row after, for a column with its own
+    """Returns the name of the column with the next usable row, for a column with separate
     sources.
     """
     return f"_rw_next_{name}"
 
 
 def filled_column(name: str) -> str:
-    """Returns the name of the column with the values for the recorded nulls of a column."""
+    """Returns the name of the column that has the values for a column's recorded nulls."""
     return f"{FILLED_PREFIX}{name}"
 
 
 def is_outlier(value: Column, fill: ColumnFill) -> Column:
-    """Returns whether a value is out of the bounds of its column; null is within them."""
+    """Returns whether a value is outside the bounds of its column. Null counts as inside."""
     beyond = F.isnan(value.cast("double"))
     if fill.min_value is not None:
         beyond = beyond | (value < fill.min_value)
@@ -234,7 +241,7 @@ def is_outlier(value: Column, fill: ColumnFill) -> Column:
 
 
 def is_within_bounds(value: Column, fill: ColumnFill) -> Column:
-    """Returns whether a value may be a source.
+    """Returns whether a value can be a source.
 
     Rules: G27
     """
@@ -243,8 +250,8 @@ def is_within_bounds(value: Column, fill: ColumnFill) -> Column:
 
 
 def outliers(settings: FillRules) -> Column:
-    """Returns the names of the columns whose values in a row are out of bounds, null if there
-    are none.
+    """Returns the names of the columns whose values in a row are out of bounds; null if there are
+    none.
     """
     names = []
     for name, fill in settings.bounded_columns.items():
@@ -263,10 +270,10 @@ def with_season(
     settings: FillRules,
     period_us: int,
 ) -> DataFrame:
-    """Adds the row of the same key one period earlier: the first one at the grid point of that
+    """Adds the row of the same key one period earlier: the first row at the grid point of that
     time.
 
-    Of several rows at the same instant, a hash of their content selects one, so the choice is the
+    If several rows have the same instant, a hash of their content selects one, so the choice is the
     same in every run.
 
     Rules: G24
@@ -325,10 +332,10 @@ def _filled_rows(
 
 
 def looking_back(made: DataFrame, settings: FillRules, *rows: str) -> DataFrame:
-    """Returns created rows or recorded nulls without the sources that are more than `look_back`
-    before them.
+    """Removes from created rows or recorded nulls the sources that are more than `look_back` before
+    them.
 
-    Their sources are the rows of the periods, the sides of columns with their own sources, and the
+    The sources are the rows of earlier periods, the sides of columns with separate sources, and the
     columns `rows`.
 
     Rules: G35
@@ -382,8 +389,9 @@ def filled_value(
     kind: DataType,
     settings: FillRules,
 ) -> tuple[Column, Column, Column]:
-    """Returns value, method and sources of a column with the type `kind`. `max_gap` is applied
-    after the other bounds, so it has precedence.
+    """Returns value, method and sources of a column of the type `kind`.
+
+    `max_gap` is applied after the other bounds, so it has precedence.
 
     Rules: G31
     """
@@ -480,9 +488,10 @@ def _line(
     span: Column,
     kind: DataType,
 ) -> Column:
-    """Returns the value on the line from one value to the other.
+    """Interpolates linearly between two values.
 
-    For whole numbers and decimals it is exact; the last digit is rounded half away from zero.
+    For whole numbers and decimals the result is exact, and the last digit is rounded half away from
+    zero.
 
     Args:
         first, last: the values at the start and the end of the line.
@@ -515,7 +524,7 @@ def _line(
 
 
 def _whole_line(before: Column, behind: Column, since: Column, span: Column) -> Column:
-    """Returns the BIGINT on the line between two whole numbers."""
+    """Interpolates linearly between two whole numbers and returns a BIGINT."""
     # A product of a BIGINT and a time within `FARTHEST_US` has at most 38 digits, and so does the
     # weighted sum. `div` and `%` truncate towards zero.
     whole = "decimal(19,0)"
@@ -529,8 +538,8 @@ def _whole_line(before: Column, behind: Column, since: Column, span: Column) -> 
 
 
 def _decimal_line(precision: int, scale: int) -> Callable[..., Decimal | None]:
-    """Returns `_line` as a Python function, for decimals with more digits than Spark's
-    arithmetic keeps.
+    """Returns `_line` as a Python function, for decimals with more digits than Spark's arithmetic
+    supports.
     """
 
     def on_line(
@@ -549,7 +558,7 @@ def _decimal_line(precision: int, scale: int) -> Callable[..., Decimal | None]:
 
 
 def _one(ts: Column) -> Column:
-    """Returns an array with a row's timestamp as the only source, null if it is null."""
+    """Returns an array with only a row's timestamp; null if the timestamp is null."""
     return F.when(ts.isNotNull(), F.array(ts))
 
 

@@ -1,4 +1,4 @@
-"""Gap report of a DataFrame: what is missing from its rows, by key and column.
+"""Gap report of a DataFrame: lists the missing rows, values and arrivals, by key and column.
 
 Example:
     settings = GapSettings(
@@ -50,7 +50,7 @@ Rules: G9
 
 @dataclass(frozen=True)
 class FrameGaps:
-    """A gap report, as frames whose queries have not run yet.
+    """A gap report, as frames whose queries have not been run yet.
 
     Attributes:
         gaps: a row per gap. The keys; `column STRING`, null if whole rows are missing; `kind
@@ -83,8 +83,9 @@ def gap_report(
 ) -> FrameGaps:
     """Returns the gaps of a frame between two times, by event time and by arrival time.
 
-    Rows need no order, and rows of the same key and time count once. Rows without an event time are
-    ignored. Rows before the range only show that their key had started; rows after it are ignored.
+    The rows can be in any order, and rows with the same key and time count once. Rows without an
+    event time are ignored. Rows before the range only show that their key had started. Rows after
+    the range are ignored.
 
     Args:
         frame: the rows, with event time and keys; if it has `window_id` and `offset`, the report
@@ -143,7 +144,7 @@ class Cadence:
 
     @property
     def share(self) -> float:
-        """The share of the distances with this length."""
+        """The share of all distances that have this length."""
         return self.found / self.steps
 
 
@@ -153,8 +154,9 @@ def learn_cadence(
     keys: Sequence[str] = (),
     unit: Literal["us", "ms", "s"] = "us",
 ) -> Cadence:
-    """Returns the most frequent distance between two times of a key. Runs a query. Check the result
-    before you use it.
+    """Returns the most frequent time between two consecutive rows of a key.
+
+    Runs a query. Check the result before you use it.
 
     Args:
         frame: the rows, with event time and keys.
@@ -189,7 +191,7 @@ def _ask(session: SparkSession, sql: str, **frames: DataFrame) -> DataFrame:
 
 
 def _check(frame: DataFrame, settings: GapSettings) -> None:
-    """Raises an error for settings that name a column which the frame lacks."""
+    """Raises an error if a setting names a column that the frame lacks."""
     needed = [
         *settings.keys,
         *settings.columns,
@@ -223,7 +225,7 @@ def _rows(frame: DataFrame, settings: GapSettings) -> DataFrame:
 
 
 def _names(settings: GapSettings) -> list[Column]:
-    """Returns the keys with their original names, and the column of a part."""
+    """Returns the keys with their original names, and the column that a part belongs to."""
     sql = GapSql(settings, "div")
     keys = renamed_columns(dict(zip(sql.keys, settings.keys, strict=True)))
     column = null_of("string")
@@ -233,8 +235,9 @@ def _names(settings: GapSettings) -> list[Column]:
 
 
 def _shown_gaps(gaps: DataFrame, settings: GapSettings) -> DataFrame:
-    """Returns gaps with times and ids. An id is computed from values that do not depend on the
-    division of a range.
+    """Returns gaps with times and ids.
+
+    An id is computed from values that are the same however a range is divided.
 
     Rules: G16
     """
@@ -268,8 +271,9 @@ def _shown_gaps(gaps: DataFrame, settings: GapSettings) -> DataFrame:
 
 
 def _in_time(gaps: DataFrame, settings: GapSettings) -> DataFrame:
-    """Returns gaps with their length. Times on the clock of opening hours are converted to
-    instants.
+    """Adds the length of each gap.
+
+    Times on the clock of opening hours are converted to instants.
 
     Rules: G8
     """
@@ -289,7 +293,9 @@ def _in_time(gaps: DataFrame, settings: GapSettings) -> DataFrame:
 
 
 def _shown_totals(totals: DataFrame, settings: GapSettings) -> DataFrame:
-    """Returns completeness. The query fails if counts do not add up.
+    """Returns the completeness of each key.
+
+    The query fails if the counts do not add up.
 
     Rules: G18
     """

@@ -10,10 +10,11 @@ from rewindow.operators.schedule.hours_grid import DAY_US, MONDAY_US, WEEK_US, H
 
 
 def clock_sql(grid: HoursGrid, rows: str, names: Sequence[str]) -> str:
-    """Returns the query for rows with `t` as the opening time that has passed, null outside the
+    """Returns the query for rows whose column `t` is the elapsed opening time, null outside the
     hours.
 
-    Nested conditions find the piece of an instant by binary search; its numbers are joined to it.
+    Nested conditions find the piece that contains an instant by binary search. The numbers of the
+    piece are joined to the row.
 
     Args:
         grid: the hours.
@@ -57,8 +58,9 @@ def clock_sql(grid: HoursGrid, rows: str, names: Sequence[str]) -> str:
 
 
 def _halves(starts: Sequence[int], first: int) -> str:
-    """Returns SQL for the number of the last start that is not after `t`; the first number if
-    all are after it.
+    """Returns SQL for the number of the last start that is not after `t`.
+
+    If all starts are after `t`, it is the first number.
     """
     if len(starts) == 1:
         return str(first)

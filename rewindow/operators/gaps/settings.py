@@ -1,4 +1,4 @@
-"""Settings of a gap report: the rows that are expected, and their times.
+"""Settings of a gap report: which rows are expected, and when.
 
 Rules: G2, G4, G7
 """
@@ -24,10 +24,10 @@ number indicates a wrong cadence.
 
 
 class GapSettings(OpeningHours):
-    """The expected rows: a row of every key in each stretch of one cadence, in a range of time.
+    """The expected rows: one row of every key in each stretch of one cadence, in a range of time.
 
-    A stretch starts at a multiple of the cadence from the origin, start inclusive, end exclusive.
-    The constructor validates the settings and names all wrong ones.
+    A stretch starts at a multiple of the cadence from the origin. Its start is inclusive, its end
+    exclusive. The constructor validates the settings and reports all invalid ones together.
 
     Attributes:
         event_at: the event timestamp, a column or a SQL expression: a TIMESTAMP, or a whole number
@@ -136,30 +136,31 @@ class GapSettings(OpeningHours):
     def grid(self) -> HoursGrid | None:
         """The points inside opening hours; None if rows are expected at all times.
 
-        With a grid, times of rows are those of its clock, on which points are a cadence apart,
-        counted from 0.
+        With a grid, the times of rows are measured on its clock. On this clock, points are one
+        cadence apart, counted from 0.
         """
         return self.hours_of(format_duration(self.cadence_us), "cadence")
 
     @property
     def tolerance_us(self) -> int:
-        """Largest distance between rows without a gap, in microseconds."""
+        """The largest distance in microseconds between two rows that is not a gap."""
         return int(self.cadence_us * self.factor)
 
     @property
     def needs_arrival(self) -> bool:
-        """Whether the report needs the arrival."""
+        """Whether the report needs arrival times."""
         return self.lull_us is not None or self.window_us is not None
 
     @property
     def first_point(self) -> int:
-        """Number of the first grid point at or after the start, counted from the origin."""
+        """The number of the first grid point at or after the start, counted from the origin."""
         return self._first(self.from_time)
 
     @property
     def end_point(self) -> int:
-        """Number of the first grid point after the range. The points from `first_point` up to it
-        (exclusive) are expected.
+        """The number of the first grid point after the range.
+
+        Points from `first_point` to this one (exclusive) are expected.
         """
         return self._first(self.to_time)
 
@@ -168,5 +169,5 @@ class GapSettings(OpeningHours):
         return -((self.origin - at_us) // self.cadence_us) if grid is None else grid.first(at_us)
 
     def at_us(self, point: int) -> int:
-        """Returns the start of a grid point; with hours, on their clock."""
+        """Returns the start of a grid point. With opening hours, it is a time on their clock."""
         return self.origin + point * self.cadence_us

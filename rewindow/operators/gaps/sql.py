@@ -1,11 +1,11 @@
 """The gap report as SQL with the same result in Spark and in DataFusion: Spark for frames,
 DataFusion without a JVM.
 
-Rows are combined to *runs*: maximal stretches without a hole, of a key and a *part*: its rows, the
-values of a column, or its arrivals. Runs of two pieces of a recording merge to those of the whole,
-however it was divided. So blocks of the stream are ordered separately, in parallel, and only runs,
-which are few, are ordered as a whole. The report is computed from merged runs only. All numbers are
-integers: grid points, or microseconds.
+Rows are combined into *runs*. A run is the longest stretch without a hole, for a key and a *part*:
+its rows, the values of a column, or its arrivals. However a recording is divided, the runs of its
+pieces can be merged to the runs of the whole. So blocks of the stream are ordered separately, in
+parallel, and only runs, which are few, are ordered as a whole. The report is computed from merged
+runs only. All numbers are integers: grid points, or microseconds.
 
 Rules: G16, G38
 """
@@ -49,7 +49,7 @@ _FAR = 1 << 62
 
 @dataclass(frozen=True)
 class GapSql:
-    """Queries for a report.
+    """The queries of a gap report.
 
     Attributes:
         settings: the expected rows.
@@ -61,20 +61,25 @@ class GapSql:
 
     @property
     def keys(self) -> list[str]:
-        """Names of the key columns in the queries, because those of a stream may be any."""
+        """The names of the key columns in the queries.
+
+        They are generated, because a stream's keys can have any name.
+        """
         return list(map("key_{}".format, range(len(self.settings.keys))))
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns that are 1 if a column has a value, otherwise 0. With windows,
-        one more column is 1 if a row arrived in time.
+        """The names of the columns that are 1 if a column has a value, and 0 otherwise.
+
+        With windows, one more column is 1 if a row arrived in time.
         """
         count = len(self.settings.columns) + (self.settings.window_us is not None)
         return list(map("has_{}".format, range(count)))
 
     def in_time(self, t: str, window: str) -> str:
-        """Returns SQL that is 1 if a row arrived no later than in the window in which its stretch
-        ends, otherwise 0.
+        """Returns SQL that is 1 if a row arrived in time, and 0 otherwise.
+
+        A row is in time if it arrived in or before the window in which its stretch ends.
 
         Args:
             t: event time of the row.
@@ -98,8 +103,9 @@ class GapSql:
         return self._floor(f"({a} - {ours.window_origin})", ours.window_us)
 
     def point(self, t: str) -> str:
-        """Returns SQL for the number of the grid point that contains a time: rounded down, also
-        before the origin.
+        """Returns SQL for the number of the grid point that contains a time.
+
+        The number is rounded down, also before the origin.
         """
         return self._floor(f"({t} - {self.settings.origin})", self.settings.cadence_us)
 
@@ -130,8 +136,9 @@ class GapSql:
         group by {_list([*block, "run"])}"""
 
     def _parts(self, rows: str) -> str:
-        """Returns a query with a copy of each row for every part that it belongs to. Rows beyond
-        the range, such as those in the far future, belong to none.
+        """Returns a query that copies each row for every part that it belongs to.
+
+        Rows beyond the range, such as those in the far future, do not belong to any part.
         """
         numbers = [ROWS, *range(1, len(self.columns) + 1)]
         inside = f"p < {self.settings.end_point}"
@@ -158,8 +165,8 @@ class GapSql:
         where case part {" ".join(when)} end"""
 
     def _reach(self) -> str:
-        """Returns the largest distance between neighbours of a run: consecutive points have no hole
-        between them, and arrivals no lull.
+        """Returns the largest distance between neighbours of a run: no hole between two points, and
+        no lull between two arrivals.
 
         Rules: G8, G12
         """
@@ -169,7 +176,7 @@ class GapSql:
         )
 
     def merged(self, runs: str) -> str:
-        """Returns a query that merges the runs of pieces to those of the whole."""
+        """Returns a query that merges the runs of pieces to the runs of the whole recording."""
         key = [*self.keys, "part"]
         order = f"partition by {_list(key)} order by first_x, first_t, window_id, place, last_x"
         before = f"max(last_x) over ({order} rows between unbounded preceding and 1 preceding)"
@@ -186,8 +193,10 @@ class GapSql:
         group by {_list([*key, "run"])}"""
 
     def gaps(self, runs: str, expected: str) -> str:
-        """Returns a query with a row per gap: keys, part, kind, from_us, to_us, missing, and
-        whether it reaches each bound of the range.
+        """Returns a query with one row per gap.
+
+        Columns: keys, part, kind, from_us, to_us, missing, and whether the gap extends to each
+        bound of the range.
 
         Args:
             runs: merged runs.
@@ -219,8 +228,10 @@ class GapSql:
         return " union all ".join(found)
 
     def completeness(self, runs: str, expected: str) -> str:
-        """Returns a query with a row per key and part: numbers of points that are present, null,
-        missing and tolerated, which add up to all points.
+        """Returns a query with one row per key and part, with the numbers of present, null, missing
+        and tolerated points.
+
+        These numbers add up to the number of all points.
 
         Rules: G17, G18
         """
@@ -254,8 +265,8 @@ class GapSql:
         )
 
     def _known(self, runs: str, expected: str) -> str:
-        """Returns a query with the keys: those with rows that are not after the range, and the
-        expected ones.
+        """Returns a query with all keys: keys that have rows up to the end of the range, and
+        expected keys.
 
         Rules: G7
         """
@@ -271,8 +282,9 @@ class GapSql:
         )
 
     def _holes(self, runs: str, expected: str) -> str:
-        """Returns a query with each key's runs of points without a row, cut at the range: `[f,
-        u)`, and `is_gap`, which is 0 for tolerated ones.
+        """Returns a query with each key's runs of points without a row, cut at the range.
+
+        A run is `[f, u)`. `is_gap` is 0 for tolerated runs.
         """
         # One more row for each key, at the end of the range, closes the last hole. So every hole,
         # also at the borders of the range, is the space between a run and the one before it.
@@ -304,8 +316,8 @@ class GapSql:
         """Returns a query with the runs of points that have rows but no value, per key and column,
         cut at the range.
 
-        Starts and ends of runs are added up along the points: a point has a null if a run of rows
-        contains it, but no run of values.
+        Starts and ends of runs are added up along the points. A point has a null if it is in a run
+        of rows but in no run of values.
 
         Rules: G11
         """
@@ -338,8 +350,9 @@ class GapSql:
         where r = 1 and v = 0 and u > {self.settings.first_point}"""
 
     def _lulls(self, runs: str) -> str:
-        """Returns a query with each key's lulls: stretches between two arrivals, or between the
-        last arrival and the range's end.
+        """Returns a query with each key's lulls.
+
+        A lull is a stretch between two arrivals, or from the last arrival to the end of the range.
 
         Rules: G12
         """
@@ -362,8 +375,8 @@ class GapSql:
         where {length} > {ours.lull_us} and first_x > {ours.from_time}"""
 
     def cadences(self, rows: str) -> str:
-        """Returns a query for the most frequent distance between two times of a key, its
-        frequency, and the number of all distances.
+        """Returns a query for the most frequent time between two consecutive rows of a key, its
+        frequency, and the number of all such times.
         """
         before = f"lag(t) over ({_partition(self.keys)} order by t)"
         steps = f"select t - {before} as step from {rows} where t is not null"
@@ -380,12 +393,12 @@ def _list(names: Sequence[str]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Returns names, each followed by a comma, as a prefix of a longer list."""
+    """Returns the given names, each followed by a comma, as the start of a longer list."""
     return "".join(map("{}, ".format, names))
 
 
 def _rows_of(numbers: Iterable[int]) -> str:
-    """Returns numbers as rows of one column, for a VALUES clause."""
+    """Returns the given numbers as rows of one column, for a VALUES clause."""
     return ", ".join(map("({})".format, numbers))
 
 

@@ -42,7 +42,7 @@ class Auctions(Generator):
     open_auctions: int = Field(default=100, ge=1)
 
     def rows(self, window_id: int, part: int, random: np.random.Generator) -> pa.RecordBatch:
-        """Returns the persons, auctions and bids of a part of a window."""
+        """Returns the persons, auctions and bids for a part of a window."""
         slots = self.slots(
             window_id,
             part,

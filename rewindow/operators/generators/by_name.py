@@ -1,4 +1,6 @@
-"""The generators of the library, by the name that is set as the `source` of a stream."""
+"""The generators of the library, by the name that an application sets as the `source` of a
+stream.
+"""
 
 from __future__ import annotations
 

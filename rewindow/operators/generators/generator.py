@@ -47,7 +47,7 @@ class Lulls(Section):
 
 
 class ClockSteps(Section):
-    """Errors of the clock that measures the event time.
+    """Errors of the clock that produces the event times.
 
     Attributes:
         every: number of windows between two steps of the clock. It is right for this number of
@@ -154,7 +154,9 @@ class Generator(BaseModel):
         raise NotImplementedError
 
     def on(self, grid: Grid) -> Self:
-        """Returns a copy with the windows of a stream; without it, windows are 1 second long.
+        """Returns a copy that has the windows of a stream.
+
+        Without a stream, windows are 1 second long.
 
         Args:
             grid: width and origin of the windows.
@@ -165,7 +167,7 @@ class Generator(BaseModel):
 
     @property
     def window_range(self) -> WindowRange:
-        """The windows of the stream, from the first one to its end."""
+        """The windows of the stream, from the first to the last."""
         first = self._grid.window(parse_time(str(self.begin)))
         count = self.windows
         if self.tuples is not None:
@@ -175,7 +177,8 @@ class Generator(BaseModel):
         return WindowRange(first, first + (count or _WINDOWS) - 1)
 
     def batch(self, window_id: int, part: int) -> pa.RecordBatch:
-        """Returns the tuples of a part of a window as they are recorded, including the poison.
+        """Returns the tuples of a part of a window in the format in which they are recorded,
+        including the poison.
 
         Args:
             window_id: the window.
@@ -219,8 +222,9 @@ class Generator(BaseModel):
         )
 
     def slots(self, window_id: int, part: int, random: np.random.Generator) -> Slots:
-        """Returns numbers, arrivals and event times of the tuples in a part of a window, computed
-        from `rate`, `disorder`, `lulls` and `clock_steps`.
+        """Returns numbers, arrivals and event times for the tuples in a part of a window.
+
+        They are computed from `rate`, `disorder`, `lulls` and `clock_steps`.
 
         Args:
             window_id: the window.
@@ -273,7 +277,7 @@ class Generator(BaseModel):
         return np.minimum(((drawn - 1) / 2).astype(np.int64), np.asarray(count) - 1)
 
     def _before(self, index: int) -> int:
-        """Returns the number of tuples before the window with this index in the stream."""
+        """Returns the number of tuples in the stream before the window with the given index."""
         index = min(max(index, 0), len(self.window_range))
         after = self.lulls.after
         cycles, rest = divmod(index, after + self.lulls.windows)

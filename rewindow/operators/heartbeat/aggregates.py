@@ -1,11 +1,11 @@
-"""Timer indices for settings in which the slack depends on earlier timers: the tuples of each clock
-are collected into one row and processed in order.
+"""Computes timer indices if the slack depends on earlier timers. The tuples of each clock are
+collected into one row and processed in order.
 
 With the default settings the slack is constant and the timer index is a running maximum. With
 `slack_restart="arrival"` or `slack_after_timeout="none"` the slack of a silence depends on the
-timers before it, and these on earlier slacks. Then the clock tuples of a commit group are collected
-by clock and processed in order, and only those that cause timers are kept. Use keys, and commit
-groups whose clock tuples fit in memory.
+timers before it, and these timers depend on earlier slacks. Then the clock tuples of a commit group
+are collected by clock and processed in order, and only those that cause timers are kept. Use keys,
+and commit groups whose clock tuples fit in memory.
 
 Rules: H31, H37
 """
@@ -29,7 +29,7 @@ def fold_indices(
     settings: HeartbeatProperties,
     order: list[str],
 ) -> DataFrame:
-    """Returns the clock tuples that cause timers, and the last one of each clock, with timer
+    """Returns the clock tuples that cause timers and the last tuple of each clock, with timer
     indices and slack.
 
     Args:
@@ -46,8 +46,9 @@ def fold_indices(
 
 
 def recorded_us(arrivals_us: Column, settings: HeartbeatProperties) -> Column:
-    """Converts a duration between arrivals to time of the recording, by the playback speed, rounded
-    down.
+    """Converts a duration between arrivals to time of the recording, by the playback speed.
+
+    The result is rounded down.
 
     Rules: H51
     """
@@ -87,8 +88,10 @@ def _step(
     one: Column,
     settings: HeartbeatProperties,
 ) -> tuple[Column, Column, Column, Column]:
-    """Returns the timer index before a tuple, the index at the start of its silence, the slack of
-    the silence, and the index after it.
+    """Processes a tuple.
+
+    Returns the timer index before it, the index at the start of its silence, the slack of the
+    silence, and the index after it.
     """
     # The index before a tuple follows from the previous tuple. The slack of the silence after it
     # depends on this index, and the index after the silence depends on the slack. Therefore the

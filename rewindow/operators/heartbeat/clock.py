@@ -68,8 +68,8 @@ def clock_tuples(
     state: DataFrame | None,
     last_us: int | None,
 ) -> DataFrame:
-    """Returns the clock tuples that can cause timers, with their indices, and the carried row of
-    each clock.
+    """Returns the clock tuples that can cause timers, with their indices, and the row carried from
+    earlier groups for each clock.
 
     Args:
         rows: the tuples as returned by `to_clock_rows`.
@@ -120,7 +120,7 @@ def times(
     settings: HeartbeatProperties,
     grid: Grid | None,
 ) -> list[Column]:
-    """Returns arrival and timestamp of the tuples in microseconds, as the clock uses them."""
+    """Returns the arrival and timestamp of the tuples in microseconds."""
     return [arrived_us(frame, settings, grid).alias(AT), to_us(frame, settings.event_at).alias(TS)]
 
 
@@ -129,10 +129,10 @@ def arrived_us(
     settings: HeartbeatProperties,
     grid: Grid | None,
 ) -> Column:
-    """Returns the arrivals of the tuples; with `clamp`, the running maximum of the arrivals.
+    """Returns the arrivals of the tuples, or their running maximum if `clamp` is set.
 
     With `clamp`, an arrival before the start of its window is moved to the start. So a result does
-    not depend on the tuples of other windows, nor on the division into commit groups.
+    not depend on tuples of other windows or on the division into commit groups.
 
     Rules: H45
     """
@@ -151,7 +151,7 @@ def clamped_tuples(
     settings: HeartbeatProperties,
     grid: Grid | None,
 ) -> DataFrame:
-    """Returns, as error tuples, the tuples whose arrival `clamp` has moved to a later one.
+    """Returns the tuples whose arrival `clamp` has moved, as error tuples.
 
     Rules: H45
     """
@@ -173,7 +173,8 @@ def as_errors(
     reason: str,
     detail: Column,
 ) -> DataFrame:
-    """Adds the columns of error tuples: position (the columns of `order_by`), reason and detail.
+    """Adds the columns of error tuples: the position (the columns of `order_by`), the reason and
+    the detail.
 
     Rules: X14
     """
@@ -183,15 +184,15 @@ def as_errors(
 
 
 def blocks(frame: DataFrame) -> list[str]:
-    """Returns a list with the window column, empty for a frame without windows."""
+    """Returns a list with the window column. It is empty for a frame without windows."""
     return [WINDOW] if WINDOW in frame.columns else []
 
 
 def ordered(frame: DataFrame, settings: HeartbeatProperties, *apart: str) -> WindowSpec:
-    """Returns the recording order of each clock, partitioned also by the columns `apart`.
+    """Returns the recording order of each clock, also partitioned by the columns `apart`.
 
-    Tuples with equal order columns are sorted by arrival, then by timestamp; otherwise their order
-    could differ from run to run.
+    Tuples with equal order columns are sorted by arrival, then by timestamp. Without that, their
+    order could differ from run to run.
 
     Rules: H53
     """
@@ -218,7 +219,7 @@ def _state_rows(state: DataFrame, settings: HeartbeatProperties) -> DataFrame:
 
 
 def _add_carry(rows: DataFrame, carried: DataFrame | None) -> DataFrame:
-    """Adds to each window a first row with the largest arrival and timestamp of all earlier
+    """Adds a first row to each window, with the largest arrival and timestamp of all earlier
     windows.
     """
     totals = rows.groupBy(WINDOW).agg(F.max(AT).alias(AT), F.max(TS).alias(TS))
@@ -237,10 +238,10 @@ def _select_clock(
     order: WindowSpec,
     last_us: int | None,
 ) -> DataFrame:
-    """Returns the tuples that move the clock, and carry rows.
+    """Returns the tuples that move the clock, and the carry rows.
 
-    The query fails, and names the tuple, if the machine clock steps back or an arrival is after the
-    end.
+    The query fails with an error that names the tuple if the machine clock steps back or an arrival
+    is after the end.
 
     Rules: H3, H13, H45, H47
     """
@@ -272,11 +273,11 @@ def _select_clock(
 
 
 def _thin(clock: DataFrame, settings: HeartbeatProperties) -> DataFrame:
-    """Returns the clock tuples of each window that can cause a timer, with their neighbours within
-    the window.
+    """Returns the clock tuples of each window that can cause a timer, with their neighbours in the
+    window.
 
-    A tuple between the first and the last of its window causes one only if it raises the index
-    above that of all earlier tuples.
+    A tuple between the first and the last of its window can cause a timer only if it raises the
+    index above that of all earlier tuples.
     """
     order = ordered(clock, settings, WINDOW)
     clock = clock.select(
@@ -341,7 +342,7 @@ def _index(clock: DataFrame, settings: HeartbeatProperties, end: Column) -> Data
 
 
 def _own_index(settings: HeartbeatProperties) -> Column:
-    """Returns the index of the last multiple at or below a tuple's timestamp, c(j).
+    """Returns c(j), the index of the last multiple of the interval at or below a tuple's timestamp.
 
     Rules: H48
     """
@@ -357,7 +358,7 @@ def _bound(arrival: Column, settings: HeartbeatProperties) -> Column:
 
 
 def _reached(settings: HeartbeatProperties, bound: Column) -> Column:
-    """Returns the index of the last timer that is due in the silence from a tuple to `bound`, q(j).
+    """Returns q(j), the index of the last timer that is due in the silence from a tuple to `bound`.
 
     Rules: H48, H51
     """

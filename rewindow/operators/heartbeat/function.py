@@ -93,7 +93,7 @@ _TOO_MANY = (
 
 @dataclass(frozen=True)
 class HeartbeatResult:
-    """The result of a Heartbeat for a frame.
+    """The result of `heartbeat` for a frame.
 
     Attributes:
         tuples: the frame's columns, then `_rw_is_timer BOOLEAN`, `_rw_cause STRING` (crossing or
@@ -125,12 +125,11 @@ def heartbeat(
     end_included: bool = True,
     grid: Grid | None = None,
 ) -> HeartbeatResult:
-    """Returns a stream with its timer tuples, which show that time has passed while the stream is
-    silent.
+    """Adds timer tuples to a stream. They show that time has passed while the stream is silent.
 
     The call itself runs no query. The query that reads the result fails if the machine clock steps
     back, if the end is before the last arrival, or if there are too many timers. With a column
-    `window_id` the windows are sorted in parallel; without it, each clock is sorted in one
+    `window_id`, the windows are sorted in parallel. Without it, each clock is sorted in one
     partition.
 
     Args:
@@ -169,8 +168,9 @@ def without_clock(
     settings: HeartbeatProperties | None = None,
     emitted: DataFrame | None = None,
 ) -> DataFrame:
-    """Returns the state after skipped windows: the clock starts from scratch, and no timer is
-    emitted twice.
+    """Returns the state after skipped windows.
+
+    The clock starts from scratch, and no timer is emitted twice.
 
     Args:
         state: the state before the skip; may have further columns unless `emitted` is set.
@@ -214,8 +214,9 @@ def _check(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -
 
 
 def _expand(indexed: DataFrame, settings: HeartbeatProperties, *, is_time: bool) -> DataFrame:
-    """Returns a row per timer: `_index`, `_is_crossing`, `_count`, `_emitted_us`, `_is_early`, and
-    the columns of the tuple that causes it.
+    """Returns one row per timer, with the columns of the tuple that causes it.
+
+    The added columns are `_index`, `_is_crossing`, `_count`, `_emitted_us` and `_is_early`.
     """
     start, stop, count = _timer_range(settings, is_time=is_time)
     timers = indexed.filter(F.col(LAST) > F.col(SEEN)).withColumns({"_start": start, "_stop": stop})
@@ -243,8 +244,8 @@ def _expand(indexed: DataFrame, settings: HeartbeatProperties, *, is_time: bool)
 
 
 def _is_early(settings: HeartbeatProperties) -> Column:
-    """Returns whether the tuple of a crossing timer arrives before the timer's scheduled time and
-    is emitted before the timer.
+    """Returns whether a crossing timer is emitted before its scheduled time, because its tuple
+    arrives earlier.
 
     Rules: H30
     """
@@ -255,7 +256,7 @@ def _is_early(settings: HeartbeatProperties) -> Column:
 
 
 def _instant_text(index: Column, settings: HeartbeatProperties, *, is_time: bool) -> Column:
-    """Returns a timer's timestamp for a message."""
+    """Returns a timer's timestamp as text for a message."""
     stamp_us = index * settings.interval_us
     if is_time:
         return F.date_format(F.timestamp_micros(stamp_us), "yyyy-MM-dd'T'HH:mm:ssXXX")
@@ -270,9 +271,9 @@ def _timer_range(
     """Returns the first and last index of the timers that a clock tuple causes, and the number of
     timers that each row represents.
 
-    Both kinds are one range: crossing timers up to the tuple's index, timeout timers after it.
-    Beyond `max_timers`, a crossing is reduced to its last timer, and a silence ends with the first
-    timer beyond the limit.
+    Both kinds of timers form one range: crossing timers up to the tuple's index, timeout timers
+    after it. Beyond `max_timers`, a crossing is reduced to its last timer, and a silence ends with
+    the first timer beyond the limit.
 
     Rules: H49, H50, H62
     """
@@ -319,8 +320,9 @@ def _timers(
     settings: HeartbeatProperties,
     grid: Grid | None,
 ) -> DataFrame:
-    """Returns timers with the frame's columns, which are null except for timestamp, arrival, keys
-    and window.
+    """Returns timers with the columns of the frame.
+
+    All columns except timestamp, arrival, keys and window are null.
 
     Rules: H2
     """
@@ -365,7 +367,7 @@ def _data(
     settings: HeartbeatProperties,
     grid: Grid | None,
 ) -> DataFrame:
-    """Returns the tuples unchanged, marked as data.
+    """Marks the tuples as data and returns them unchanged.
 
     Rules: H1
     """
@@ -390,8 +392,8 @@ def _emission(
 ) -> Column:
     """Returns the struct that sorts tuples in the order of emission.
 
-    At one instant the order is: timeout timers, then data in recording order, each after the
-    crossing timers that it causes. With `tie="tuple_first"` timeout timers are last.
+    At one instant, timeout timers come first, then data in recording order. Each data tuple follows
+    the crossing timers that it causes. With `tie="tuple_first"`, timeout timers are last.
 
     Rules: H52
     """
@@ -403,7 +405,7 @@ def _emission(
 
 
 def _state(indexed: DataFrame, settings: HeartbeatProperties) -> DataFrame:
-    """Returns the state after the end, a row per clock.
+    """Returns the state after the end, with one row per clock.
 
     Rules: H55
     """

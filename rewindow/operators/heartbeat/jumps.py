@@ -1,4 +1,4 @@
-"""Quarantine of tuples whose timestamp is too far ahead.
+"""Quarantines tuples whose timestamp is too far ahead.
 
 Rules: H61
 """
@@ -29,10 +29,10 @@ def split_jumps(
     state: DataFrame | None,
     grid: Grid | None,
 ) -> tuple[DataFrame, DataFrame]:
-    """Returns the accepted tuples, and as error tuples those beyond the running maximum plus
-    `max_jump`.
+    """Separates accepted tuples from tuples beyond the running maximum plus `max_jump`, which
+    become error tuples.
 
-    The maximum includes accepted tuples only, so each decision depends on earlier ones. A clock
+    The maximum includes only accepted tuples, so each decision depends on earlier ones. A clock
     without a jump needs only a running maximum. For a clock with a jump, the tuples above the
     maximum from the first jump on are collected into one row and checked in order.
     """
@@ -77,8 +77,8 @@ def _refused(
     settings: HeartbeatProperties,
     state: DataFrame | None,
 ) -> DataFrame:
-    """Returns key, window and order columns of the tuples to quarantine, their times, and the
-    highest accepted timestamp before each.
+    """Returns key, window, order columns and times of the tuples to quarantine, with the highest
+    accepted timestamp before each.
     """
     jump_us = settings.max_jump_us
     if state is not None:
@@ -109,7 +109,8 @@ def _refused(
 
 def _fold(jump_us: int | None) -> Column:
     """Returns the rejected tuples of `_tuples`, each with the highest accepted timestamp before it.
-    The tuples are checked in order, starting with the maximum `_believed`.
+
+    The tuples are checked in order, and `_believed` is the first maximum.
     """
     with_highest = F.transform(
         "_tuples",

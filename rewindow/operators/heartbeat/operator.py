@@ -93,8 +93,8 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         return self
 
     def _wrong_columns(self) -> Iterator[str]:
-        """Yields faults of the columns: those that the clock lacks, those of a type that the clock
-        cannot read, and duplicate or reserved names.
+        """Yields errors about the columns: missing columns, columns of a type that the clock cannot
+        read, and duplicate or reserved names.
 
         Rules: H19, H40, H53
         """
@@ -130,8 +130,8 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
             )
 
     def input_ports(self) -> Mapping[str, InputPort]:
-        """Returns one port, `stream`, with the columns that the clock needs and those that are
-        passed on.
+        """Returns one port, `stream`, with the columns that the clock needs and the columns that
+        are passed on.
 
         Rules: H16
         """
@@ -148,7 +148,9 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         return {"out": OutputPort(out), "errors": OutputPort(errors, error=True)}
 
     def state_columns(self) -> pa.Schema:
-        """Returns the key columns and the columns of the clock; the state has a row per clock.
+        """Returns the key columns and the columns of the clock.
+
+        The state has one row per clock.
 
         Rules: H55
         """
@@ -175,8 +177,9 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns the clocks after the group. They depend only on recorded columns, so they are
-        the same in every run.
+        """Returns the clocks after the group.
+
+        They depend only on recorded columns, so they are the same in every run.
         """
         return self._beat(inputs, state, context).state
 
@@ -214,11 +217,11 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         )
 
     def _within_end(self, tuples: DataFrame, context: OperatorContext) -> DataFrame:
-        """Returns the tuples, and moves a timer that is due exactly at the recording's end to the
-        last instant of its last window.
+        """Moves a timer that is due exactly at the end of the recording to the last instant of its
+        last window.
 
-        At every other border such a timer belongs to the next window, but after the end of the
-        recording no window follows.
+        At every other border such a timer belongs to the next window, but no window follows the end
+        of the recording.
 
         Rules: H13, H56, X23
         """

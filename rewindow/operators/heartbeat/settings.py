@@ -38,9 +38,10 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Decimal]] = {
 
 
 class HeartbeatProperties(BaseModel):
-    """Properties of a Heartbeat. Durations are seconds, or text with a unit such as "10 minutes".
+    """Properties of a Heartbeat.
 
-    Wrong values raise an error, and unusual ones cause a warning.
+    Durations are seconds, or text with a unit such as "10 minutes". Invalid values raise an error,
+    and unusual values cause a warning.
 
     Attributes:
         parameters: values of `${name}` in `interval` and `slack`, replaced once, at launch.
@@ -159,12 +160,12 @@ class HeartbeatProperties(BaseModel):
 
     @property
     def max_jump_us(self) -> int | None:
-        """The largest accepted step forward in microseconds, None for no limit."""
+        """The largest accepted step forward in microseconds; None for no limit."""
         return None if self.max_jump is None else int(self.max_jump * 1_000_000)
 
     @property
     def speed_ratio(self) -> tuple[int, int]:
-        """The speed as numerator and denominator."""
+        """The speed as a numerator and a denominator."""
         return Fraction(self.speed).as_integer_ratio()
 
     def warnings(self) -> list[str]:
@@ -200,8 +201,8 @@ class HeartbeatSettings(HeartbeatProperties):
 
 
 def to_seconds(value: object, parameters: Mapping[str, str]) -> Decimal | None:
-    """Returns a number, duration text or expression as seconds, as an exact decimal number; None if
-    it is not a number.
+    """Converts a number, a duration text or an expression to seconds, as an exact decimal number;
+    None if it is not a number.
 
     >>> to_seconds("${minutes} * 60 + .5", {"minutes": "2"})
     Decimal('120.5')

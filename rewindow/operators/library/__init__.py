@@ -1,1 +1,1 @@
-"""Frame operators for common work, which applications in `rewindow.toml` use without code."""
+"""Frame operators for common tasks, which applications can use in `rewindow.toml` without code."""

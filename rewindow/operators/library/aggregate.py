@@ -1,4 +1,4 @@
-"""Aggregate: sums, counts and other values of the tuples of a window.
+"""Aggregate: computes sums, counts and other values of the tuples of a window.
 
 Rules: O113 to O120, O128, O129
 """
@@ -45,7 +45,7 @@ _ARGUMENTS = ("one", "other")
 
 @dataclass(frozen=True)
 class Call:
-    """An aggregate.
+    """An aggregate function, its column and its output.
 
     Attributes:
         name: name of its column in the output.
@@ -60,7 +60,7 @@ class Call:
 
 
 class _Fold(NamedTuple):
-    """A Spark aggregate, and the aggregate that merges its partial results; None if they cannot be
+    """A Spark aggregate and the aggregate that merges its partial results; None if they cannot be
     merged.
     """
 
@@ -144,7 +144,7 @@ class Aggregate(SpanningOperator):
         return {"out": OutputPort(pa.schema([*columns, *results, *self.partial_fields()]))}
 
     def calls(self) -> list[Call]:
-        """Returns the aggregates.
+        """Returns the aggregates to compute.
 
         Raises:
             ValueError: an aggregate is malformed, or its column is not in the input.
@@ -180,7 +180,7 @@ class Aggregate(SpanningOperator):
         return calls
 
     def kept_columns(self) -> pa.Schema:
-        """Returns the columns that groups, aggregates and their order need."""
+        """Returns the columns that are needed for groups, aggregates and their order."""
         return pa.schema([self.columns.field(name) for name in self._kept_names()])
 
     def kept_rows(self, rows: DataFrame) -> DataFrame:
@@ -252,7 +252,7 @@ class Aggregate(SpanningOperator):
         return found.join(others, equal_or_null(keys))
 
     def _exact_sums(self) -> dict[str, ExactSum]:
-        """Returns the sums of columns with floating-point numbers, by column."""
+        """Returns the exact sum of each column with floating-point numbers, by column."""
         found: dict[str, ExactSum] = {}
         for call in self.calls():
             if call.function not in ("sum", "avg") or call.column in found:
@@ -311,7 +311,7 @@ class Aggregate(SpanningOperator):
         return F.col(name)
 
     def _reduced(self, call: Call) -> Column:
-        """Returns the reduction of the values in ascending order.
+        """Reduces the values in ascending order and returns the result.
 
         Rules: O122
         """

@@ -1,5 +1,6 @@
-"""The columns of a library operator: they follow from its input, and are checked in all
-properties and SQL that name them.
+"""The columns of a library operator follow from its input.
+
+All properties and SQL that name columns are checked.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ commit group ends."""
 
 
 class ColumnsOperator(FrameOperator):
-    """An operator whose output columns follow from those of its input, `columns`.
+    """An operator whose output columns follow from the columns of its input, `columns`.
 
-    In an application without code, Rewindow sets `columns` to those of the stream at its first
-    input port.
+    In an application without code, Rewindow sets `columns` to the columns of the stream at the
+    first input port.
     """
 
     columns: Columns
@@ -56,8 +57,8 @@ class ColumnsOperator(FrameOperator):
         return {ROWS: InputPort(self.event_columns())}
 
     def event_columns(self) -> pa.Schema:
-        """Returns the columns of the input that are passed on: all except the position and the
-        window of a tuple.
+        """Returns the input columns that are passed on: all except the position and the window of a
+        tuple.
         """
         return pa.schema(not_named(self.columns, BOOKKEEPING))
 
@@ -76,7 +77,7 @@ class ColumnsOperator(FrameOperator):
                 )
 
     def check_sql(self, property_name: str, sql: str, known: Iterable[str] = ()) -> None:
-        """Rejects SQL that names unknown columns, or whose value changes from run to run.
+        """Rejects SQL that names unknown columns or whose value changes from run to run.
 
         Args:
             property_name: name of the property with the expression, for the message.
@@ -103,7 +104,7 @@ class ColumnsOperator(FrameOperator):
         self.check_known(property_name, unknown)
 
     def check_time(self, property_name: str, name: str) -> None:
-        """Rejects a column that is unknown or has no timestamps.
+        """Rejects a column that is unknown or does not contain timestamps.
 
         Raises:
             ValueError: the message names the property and the column.
@@ -134,7 +135,7 @@ def check_twice(property_name: str, names: Iterable[str]) -> None:
 def _doubtful(sql: str, known: Container[str]) -> tuple[list[str], list[str]]:
     """Returns the names in an expression that change from run to run, and the unknown names.
 
-    This only scans the words. Spark parses the whole expression in the replay.
+    The function only scans the words. Spark parses the whole expression in the replay.
     """
     changing = []
     unknown = []

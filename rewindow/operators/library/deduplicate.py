@@ -96,8 +96,9 @@ class Deduplicate(ColumnsOperator):
         return {**dict.fromkeys(OUTCOMES, port), "errors": errors}
 
     def state_columns(self) -> pa.Schema:
-        """Returns the columns of the key, its bucket, and the first bucket of the range. Only one
-        row has the first bucket, and it has nothing else.
+        """Returns the columns of the key, its bucket, and the first bucket of the range.
+
+        Only one row has the first bucket, and its other columns are null.
         """
         keys = [self.columns.field(name) for name in self.key]
         return pa.schema([*keys, (_BUCKET, pa.int64()), (_START, pa.int64())])
@@ -202,8 +203,8 @@ class Deduplicate(ColumnsOperator):
         )
 
     def _first_in_range(self, rows: DataFrame) -> tuple[DataFrame, Column]:
-        """Returns the tuples, and whether each is the first of its key, or the first after the
-        previous unique one has left the range.
+        """Adds whether each tuple is the first of its key, or the first after the previous unique
+        tuple has left the range.
         """
         # While the range does not move, only the first tuple of a key can be unique, so only few
         # tuples of a key are collected.
@@ -246,8 +247,10 @@ class Deduplicate(ColumnsOperator):
         return rows.join(first, is_same, "left"), F.col("_unique").isNotNull()
 
     def _placed(self, rows: DataFrame) -> DataFrame:
-        """Returns tuples with their bucket, counted from the first bucket of the first range, and
-        the first bucket of the range that ends with their bucket.
+        """Adds the bucket of each tuple, and the first bucket of the range that ends with this
+        bucket.
+
+        Buckets are counted from the first bucket of the first range.
         """
         expire, span = parse_duration(self.expire), parse_duration(self.span)
         start = parse_time(self.reference) - expire

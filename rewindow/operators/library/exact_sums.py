@@ -1,10 +1,10 @@
 """Sums of floating-point numbers that do not depend on the order of addition.
 
-Each number is split into three integers of at most 32 bits, its digits, whose sums are exact in any
-order. The scale of the digits is a power of two, which depends on the magnitude of the number, its
-bin. Nearly all numbers of a stream are in one bin. Spark aggregates twice: first the digits of each
-group and bin, then the few bins of each group. Sorting the numbers would need all numbers of a
-group in memory.
+Each number is split into three integers of at most 32 bits, its digits. Sums of digits are exact in
+any order. The scale of the digits is a power of two that depends on the magnitude of the number,
+called its bin. Nearly all numbers of a stream are in one bin. Spark aggregates twice: first the
+digits of each group and bin, then the few bins of each group. Sorting the numbers would need all
+numbers of a group in memory.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ _CLASSES = 8
 
 
 class ExactSum:
-    """The exact sum of a column: `cut` adds columns to the tuples, `partials` aggregates each group
-    and bin, and `total` aggregates the bins of a group.
+    """The exact sum of a column.
+
+    `cut` adds columns to the tuples, `partials` aggregates each group and bin, and `total`
+    aggregates the bins of a group.
 
     Attributes:
         bin: name of the column with the bin, an additional key of the first aggregation.
@@ -90,7 +92,9 @@ class ExactSum:
         return [F.sum(digit).alias(digit) for digit in self._digits]
 
     def total(self) -> Column:
-        """Returns the sum of a group from the partial aggregates; null without numbers."""
+        """Returns the sum of a group from the partial aggregates; null for a group without
+        numbers.
+        """
         first, second, third = map(F.col, self._digits)
         scaled = F.col(self.bin)
         factor = F.pow(F.lit(2.0), scaled * (_BITS // 2))

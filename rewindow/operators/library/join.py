@@ -45,9 +45,10 @@ _UNTIL = "_until"
 
 
 class PairingOperator(ColumnsOperator):
-    """An operator with a second input port, whose columns are added to those of the first one.
+    """An operator with a second input port, whose columns are added to the columns of the first
+    port.
 
-    `columns` are those of the first port.
+    `columns` are the columns of the first port.
     """
 
     on: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -83,7 +84,7 @@ class PairingOperator(ColumnsOperator):
     def added_columns(self) -> list[pa.Field]:
         """Returns the columns of the second port that are added to the output.
 
-        All recorded streams have `arrived_at`; the output has that of the first port.
+        All recorded streams have `arrived_at`. The output has the `arrived_at` of the first port.
         """
         return not_named(
             self.other_columns(),
@@ -100,7 +101,9 @@ class PairingOperator(ColumnsOperator):
         frame: DataFrame,
         columns: list[pa.Field],
     ) -> DataFrame:
-        """Returns the tuples of an input with window, these columns, and those of `order_by`."""
+        """Returns the tuples of an input, with the window, the given columns and the columns of
+        `order_by`.
+        """
         names = dict.fromkeys([WINDOW, *names_of(columns), *self.order_by])
         return frame.select(*named_columns(name for name in names if name in frame.columns))
 
@@ -112,14 +115,15 @@ class PairingOperator(ColumnsOperator):
 class Join(PairingOperator, SpanningOperator):
     """Pairs tuples of the ports `left` and `right` that are equal in the columns `on`.
 
-    Without `expire`, tuples of the same window are paired. With `application_windows`, tuples of
-    the same application window are paired, and its last window has the pairs. With `expire`, each
-    tuple is paired with earlier tuples of the other port, and the window of the later tuple has the
-    pair. A tuple expires when an event time of either port is more than `expire` later. A tuple
-    that is already expired when it arrives, or has no event time, has no pairs. In a window, tuples
-    of `left` come before those of `right`. The state contains the tuples that can still have pairs.
-    The output has the columns of `left`, then those of `right` without the key and `arrived_at`. If
-    both have another column of the same name, rename one with a `Select`.
+    Without `expire`, the operator pairs tuples of the same window. With `application_windows`, it
+    pairs tuples of the same application window, and emits the pairs in its last window. With
+    `expire`, it pairs each tuple with earlier tuples of the other port, and emits the pair in the
+    window of the later tuple. A tuple expires when an event time of either port is more than
+    `expire` later. A tuple that is already expired when it arrives, or has no event time, has no
+    pairs. In a window, tuples of `left` come before those of `right`. The state contains the tuples
+    that can still have pairs. The output has the columns of `left`, then those of `right` without
+    the key and `arrived_at`. If both have another column of the same name, rename one with a
+    `Select`.
 
     Attributes:
         on: columns of the key, with the same names and types in both inputs.
@@ -193,8 +197,9 @@ class Join(PairingOperator, SpanningOperator):
         return pa.schema([side, *clock, *self.event_columns(), *self.added_columns()])
 
     def state_columns(self) -> pa.Schema | None:
-        """Returns the columns of the tuples in the state. With `expire`, one more row has only the
-        largest event time and the last window.
+        """Returns the columns of the tuples in the state.
+
+        With `expire`, one more row has only the largest event time and the last window.
         """
         if self.expire is None:
             return super().state_columns()
@@ -287,7 +292,7 @@ class Join(PairingOperator, SpanningOperator):
         inputs: Mapping[str, DataFrame],
         state: DataFrame | None,
     ) -> tuple[DataFrame, DataFrame]:
-        """Returns the tuples that are not expired on arrival, and the largest event time."""
+        """Returns the tuples that have not expired on arrival, and the largest event time."""
         rows = self._rows(inputs, state)
         is_right = F.col(_IS_RIGHT)
         at = F.when(
@@ -328,7 +333,9 @@ class Join(PairingOperator, SpanningOperator):
         at: str,
         now: str,
     ) -> Column:
-        """Returns whether a tuple of the time `at` has not expired at the event time `now`."""
+        """Returns whether a tuple with the event time `at` has not expired at the event time
+        `now`.
+        """
         return F.col(at) >= F.col(now) - parse_duration(self.expire)
 
     def _paired(
@@ -337,8 +344,10 @@ class Join(PairingOperator, SpanningOperator):
         equal: list[str],
         both: list[str],
     ) -> DataFrame:
-        """Returns the pairs of tuples with equal keys. They have the columns `both` of each side;
-        the names of the right side end with `_right`.
+        """Returns the pairs of tuples with equal keys.
+
+        Both sides have the columns `both`. In the result, the names of columns of the right side
+        end with `_right`.
         """
         added = names_of(self.added_columns())
         left = rows.where(~F.col(_IS_RIGHT)).drop(*added)
@@ -359,8 +368,9 @@ class Join(PairingOperator, SpanningOperator):
 
 
 class Enrich(PairingOperator):
-    """Adds to each tuple the columns of the newest row of the port `table` with the same key. Rows
-    of the tuple's window and of earlier windows count; without a row, the columns are null.
+    """Adds to each tuple the columns of the newest row of the port `table` with the same key. The
+    row can be from the tuple's window or from an earlier one. If there is no such row, the columns
+    are null.
 
     A table is a stream of changes: each tuple is the new row of its key. It is recorded or
     published like any other stream, so a replay finds the same rows again. The state contains the
@@ -395,7 +405,7 @@ class Enrich(PairingOperator):
         return {"out": OutputPort(pa.schema([*self.event_columns(), *self.added_columns()]))}
 
     def state_columns(self) -> pa.Schema:
-        """Returns the columns of the newest row of each key, with its window."""
+        """Returns the columns of the newest row of each key, and its window."""
         return pa.schema([(WINDOW, pa.int64()), *self._table_fields()])
 
     def ordered_ports(self) -> Collection[str]:

@@ -1,5 +1,6 @@
-"""The order of tuples, for library operators whose results depend on it: by window, then by the
-columns `order_by`, then by all other columns.
+"""The order of tuples, for library operators whose results depend on it.
+
+Tuples are ordered by window, then by the columns `order_by`, then by all other columns.
 
 Rules: E76, X43
 """
@@ -23,8 +24,9 @@ OFFSET = "offset"
 
 
 def ordering(columns: Iterable[pa.Field], order_by: Iterable[str]) -> list[Column]:
-    """Returns the columns that order the tuples of a window. Maps are left out, because they
-    have no order.
+    """Returns the columns that order the tuples of a window.
+
+    Maps are excluded, because they have no order.
     """
     names = [*order_by]
     for field in columns:
@@ -71,8 +73,9 @@ def with_running_max(
 
 
 def no_nulls(names: Iterable[str], null_keys: str) -> Column:
-    """Returns whether a key can equal another key: with `null_keys="equal"` always, otherwise only
-    if it has no null.
+    """Returns whether a key can equal another key.
+
+    With `null_keys="equal"` this is always true. Otherwise it is true only if the key has no null.
 
     Rules: E78, X25
     """

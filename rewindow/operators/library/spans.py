@@ -1,5 +1,5 @@
 """Application and sliding windows of frame operators: the tuples that a result covers, and the
-state with tuples for later results.
+state that keeps tuples for later results.
 
 Rules: O128, W18, W27, X8
 """
@@ -28,9 +28,10 @@ PARTIAL = "_rw_partial"
 
 
 class SpanningOperator(ColumnsOperator):
-    """An operator that emits the result of each application or sliding window in its last window.
+    """An operator that emits the result of an application or sliding window in the last streaming
+    window that it covers.
 
-    With application windows, the state contains the tuples of the open ones, as `kept_rows` returns
+    With application windows, the state contains the tuples of open windows, as `kept_rows` returns
     them. Without application windows, the operator has no state.
     """
 
@@ -43,11 +44,11 @@ class SpanningOperator(ColumnsOperator):
         return pa.schema([(WINDOW, pa.int64()), *self.kept_columns()])
 
     def kept_columns(self) -> pa.Schema:
-        """Returns the columns that a result needs."""
+        """Returns the columns from which a result is computed."""
         raise NotImplementedError
 
     def kept_rows(self, rows: DataFrame) -> DataFrame:
-        """Returns the tuples of an input with the columns that a result needs."""
+        """Returns the tuples of an input with the columns from which a result is computed."""
         raise NotImplementedError
 
     def spanned(
@@ -56,9 +57,9 @@ class SpanningOperator(ColumnsOperator):
         state: DataFrame | None,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns the tuples of all results of a commit group.
+        """Returns the tuples for all results of a commit group.
 
-        `window_id` is the window of the result, `_window` the window of the tuple itself.
+        `window_id` is the window of the result, and `_window` is the window of the tuple itself.
         """
         rows = self._rows(inputs, state)
         window = F.col(WINDOW)
@@ -88,7 +89,7 @@ class SpanningOperator(ColumnsOperator):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns the tuples that results after the group need."""
+        """Returns the tuples that are needed for results after the group."""
         rows = self._rows(inputs, state)
         return rows.where(last_result(F.col(WINDOW), context) > context.last)
 
@@ -101,8 +102,10 @@ class SpanningOperator(ColumnsOperator):
         return rows if state is None else union_all([rows, state])
 
     def with_partial(self, results: DataFrame, context: OperatorContext) -> DataFrame:
-        """Returns the results. With `mark_partial`, the column `_rw_partial` shows whether windows
-        of the application window are missing.
+        """Returns the results.
+
+        With `mark_partial`, the column `_rw_partial` shows whether streaming windows of the
+        application window are missing.
 
         Rules: X8
         """
@@ -121,9 +124,9 @@ class SpanningOperator(ColumnsOperator):
 
 
 def first_result(window: Column, context: OperatorContext) -> Column:
-    """Returns the window with the first result that a tuple of a window is part of.
+    """Returns the window in which the first result that includes a tuple is emitted.
 
-    An application window that is open at the end of the recording has its result there.
+    If an application window is open at the end of the recording, its result is emitted there.
 
     Rules: W23
     """

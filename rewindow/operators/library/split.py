@@ -22,7 +22,9 @@ REST = "rest"
 
 
 class Split(ColumnsOperator):
-    """Sends each tuple to the port of the first condition that is true; otherwise to `rest`.
+    """Sends each tuple to the port of the first condition that is true.
+
+    If no condition is true, the tuple is sent to `rest`.
 
     Attributes:
         conditions: SQL condition of each output port, checked in the order of the ports.

@@ -29,8 +29,8 @@ _RANK = "_rank"
 class TopN(SpanningOperator):
     """Passes on the first `top` tuples of each window, by default the largest ones.
 
-    The order is total: tuples with equal values of `by` are in ascending order of all their
-    columns. Null comes last. With `application_windows`, the first `top` tuples of an application
+    Tuples with equal values of `by` are in ascending order of all their columns, so the order is
+    unique. Null comes last. With `application_windows`, the first `top` tuples of an application
     window are emitted in its last window. The state then contains the first `top` tuples of each
     window in it.
 
@@ -71,7 +71,7 @@ class TopN(SpanningOperator):
         return self.event_columns()
 
     def kept_rows(self, rows: DataFrame) -> DataFrame:
-        """Returns the first tuples of each window, because results contain only these."""
+        """Returns the first tuples of each window. Only these can be in a result."""
         if self._windowing.application == 1:
             return self.passed(rows)
         # The first tuples of an application window are among the first ones of its windows.
@@ -100,7 +100,7 @@ class TopN(SpanningOperator):
         return rows.withColumn(_RANK, F.row_number().over(window)).where(F.col(_RANK) <= self.top)
 
     def _orders(self) -> list[tuple[str, bool]]:
-        """Returns the columns to order by, and whether each ascends."""
+        """Returns the columns to order by, and whether the order of each is ascending."""
         orders = []
         for text in self.by:
             found = _ORDER.fullmatch(text.strip())

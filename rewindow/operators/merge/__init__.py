@@ -1,1 +1,1 @@
-"""Merge: combines streams of the same columns into one, in the order of event time."""
+"""Merge: combines streams with the same columns into one, in the order of event time."""

@@ -1,4 +1,4 @@
-"""Merge: combines streams of the same columns into one, in the order of event time.
+"""Merge: combines streams with the same columns into one, in the order of event time.
 
 Rules: H59
 """
@@ -53,7 +53,7 @@ _ARRIVED_IN = "_arrived_in"
 
 @dataclass(frozen=True)
 class MergeResult:
-    """The result of a Merge.
+    """The result of `merge`.
 
     Attributes:
         tuples: `window_id` of the release, the inputs' columns, `_rw_source STRING` (the port),
@@ -77,15 +77,15 @@ def merge(
     state: DataFrame | None = None,
     ended: tuple[int, int] | None = None,
 ) -> MergeResult:
-    """Returns one stream in which a tuple of time T is emitted as soon as every input has reached a
-    time >= T.
+    """Returns one stream in which a tuple with event time T is emitted as soon as every input has
+    reached a time >= T.
 
-    A timer moves the time of its input forward like a data tuple, and is passed on like one. A late
-    tuple, whose T is already covered, is passed on when it arrives; so is a tuple without an event
-    time, which does not move the time. Tuples that arrive at the same instant are processed
-    together. The order in a window is: release, event time (null first), port, arrival.
-
-    Each window is sorted separately; only a frame with a row per window is sorted as a whole.
+    A timer moves the time of its input forward like a data tuple, and is also passed on. If every
+    input has already reached T, the tuple is late and is passed on when it arrives. A tuple without
+    an event time is also passed on when it arrives, and does not move the time. Tuples that arrive
+    at the same instant are processed together. The order in a window is: release, event time (null
+    first), port, arrival. Each window is sorted separately; only a frame with one row per window is
+    sorted as a whole.
 
     Args:
         frames: the inputs by port, in the order of the ports, with `window_id`.
@@ -142,8 +142,9 @@ def _last_times(
     window: int,
     at_us: int,
 ) -> DataFrame:
-    """Returns for each port a row with a time after all tuples, which it reaches when the
-    recording ends.
+    """Returns one row per port, with a time after all tuples.
+
+    A port reaches this time when the recording ends.
     """
     port = F.explode(F.array(*map(F.lit, ports))).alias(SOURCE)
     values = map_values(bigint, {WINDOW: window, AT: at_us, TS: _BEYOND})
@@ -151,8 +152,9 @@ def _last_times(
 
 
 def without_waiting(state: DataFrame) -> DataFrame:
-    """Returns the state after skipped windows. Waiting tuples are removed, because they may have
-    been emitted in these windows, and no tuple is emitted twice.
+    """Returns the state after skipped windows, without waiting tuples.
+
+    The skipped windows may have emitted these tuples, and no tuple is emitted twice.
 
     Args:
         state: the state before the skipped windows.
@@ -163,7 +165,7 @@ def without_waiting(state: DataFrame) -> DataFrame:
 def count_waiting(state: DataFrame, emitted: DataFrame | None) -> DataFrame:
     """Counts the tuples that waited in a state and were not emitted.
 
-    Returns a row for each window in which such tuples arrived: `window_id` and `tuples`.
+    Returns one row for each window in which such tuples arrived, with `window_id` and `tuples`.
 
     Args:
         state: the state before skipped windows.
@@ -198,7 +200,7 @@ def find_fault(
     arrived_at: str,
     order_by: Sequence[str],
 ) -> str | None:
-    """Returns a description of the fault of the ports or their columns, None if there is none.
+    """Returns a description of an error in the ports or their columns; None if there is none.
 
     Args:
         ports: names of the input ports.
@@ -221,7 +223,7 @@ def find_fault(
 
 
 def _types(frames: Mapping[str, DataFrame]) -> dict[str, DataType]:
-    """Returns names and types of the inputs' columns, which must be the same for all inputs."""
+    """Returns names and types of the input columns. They must be the same for all inputs."""
     kinds = map_values(lambda frame: column_types(frame.schema), frames)
     first, types = next(iter(kinds.items()), ("", {}))
     for port, of_port in kinds.items():
@@ -255,8 +257,10 @@ def _with_times(frame: DataFrame, event_at: str, arrived_at: str) -> DataFrame:
 
 
 def _shown(clocks: DataFrame, ports: Sequence[str]) -> DataFrame:
-    """Returns the event times that the ports have reached before each window, a column per port,
-    and `_cover_us` after it; a row per window.
+    """Returns one row per window, with the event times that the ports have reached before it and
+    `_cover_us` after it.
+
+    The event time of each port is a separate column.
     """
     # The window function runs over one row per window, so its cost depends on the number of windows
     # only. Clocks of the state have no window and sort before all others.
@@ -276,7 +280,9 @@ def _shown(clocks: DataFrame, ports: Sequence[str]) -> DataFrame:
 
 
 def _port_columns(ports: Sequence[str]) -> dict[str, Column]:
-    """Returns a column per port: the event time of a tuple of that port, null for other tuples."""
+    """Returns one column per port: the event time of a tuple of that port, and null for other
+    tuples.
+    """
     columns = {}
     for place, port in enumerate(ports):
         columns[f"_shown_{place}_us"] = F.when(F.col(SOURCE) == port, F.col(TS))
@@ -284,7 +290,9 @@ def _port_columns(ports: Sequence[str]) -> dict[str, Column]:
 
 
 def _least(shown: Sequence[Column]) -> Column:
-    """Returns the event time that every input has reached, null if one of them has none yet."""
+    """Returns the event time that every input has reached; null if an input has not sent one
+    yet.
+    """
     all_shown = shown[0].isNotNull()
     for time in shown[1:]:
         all_shown &= time.isNotNull()
@@ -292,11 +300,10 @@ def _least(shown: Sequence[Column]) -> Column:
 
 
 def _find_windows(waiting: DataFrame, shown: DataFrame) -> DataFrame:
-    """Returns the tuples that are released, with the window of the release; `_arrived_in` is the
-    window of the arrival.
+    """Returns the tuples that are released, with the window of their release.
 
-    The release is in the tuple's window or in the first window whose cover reaches its event time,
-    whichever is later.
+    `_arrived_in` is the window of the arrival. A tuple is released in the window of its arrival, or
+    in the first window in which every input has reached its event time, whichever is later.
     """
     # The cover only rises from window to window, so each window releases one range of event times.
     # A join of tuples with ranges compares all pairs; a first join with blocks of windows leaves
@@ -325,8 +332,10 @@ def _find_windows(waiting: DataFrame, shown: DataFrame) -> DataFrame:
 
 
 def _cover_steps(rows: DataFrame, shown: DataFrame, ports: Sequence[str]) -> DataFrame:
-    """Returns for each window the event times that its tuples cover, and the instant of each; a
-    time covered before the window has the smallest instant.
+    """Returns the event times that the tuples of each window cover, and the instant at which each
+    is covered.
+
+    A time that was covered before the window has the smallest instant.
     """
     names = _port_columns(ports)
     times = rows.where(F.col(TS).isNotNull()).select(
@@ -342,8 +351,8 @@ def _cover_steps(rows: DataFrame, shown: DataFrame, ports: Sequence[str]) -> Dat
 
 
 def _release(found: DataFrame, steps: DataFrame) -> DataFrame:
-    """Adds `_released_us`: a tuple's arrival or the instant at which its event time is covered,
-    whichever is later.
+    """Adds `_released_us`: the arrival of a tuple or the instant at which its event time is
+    covered, whichever is later.
     """
     # Sorted from the highest event time down, the running minimum of the instants is the first one
     # that covers a tuple, because an instant that covers a later time covers this tuple too.
@@ -365,7 +374,7 @@ def _in_order(
     arrived_at: str,
     order_by: Sequence[str],
 ) -> DataFrame:
-    """Returns the inputs' columns and those that the Merge adds, in the order of emission."""
+    """Returns the input columns and the columns that the Merge adds, in the order of emission."""
     port = F.array_position(F.array(*map(F.lit, ports)), F.col(SOURCE))
     arrival = [_ARRIVED_IN, AT, *map(F.asc_nulls_first, map(quoted_column, order_by))]
     order = Window.partitionBy(WINDOW).orderBy(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Merge(FrameOperator):
-    """Combines streams of the same columns into one, in the order of event time.
+    """Combines streams with the same columns into one, in the order of event time.
 
     A tuple is emitted as soon as every input has reached its event time. The columns of the inputs
     pass unchanged, except for `offset`, which is left out, and are followed by `_rw_source`,
@@ -76,7 +76,7 @@ class Merge(FrameOperator):
         return dict.fromkeys(self.ports, InputPort(pa.schema(self._carried())))
 
     def output_ports(self) -> Mapping[str, OutputPort]:
-        """Returns the port `out`: the inputs' columns and those that the Merge adds."""
+        """Returns the port `out`, with the input columns and the columns that the Merge adds."""
         kept = not_named(self._carried(), ("offset", RELEASED_AT, EMISSION))
         released_at = (RELEASED_AT, self.columns.field(self.arrived_at).type)
         return {
@@ -86,8 +86,9 @@ class Merge(FrameOperator):
         }
 
     def state_columns(self) -> pa.Schema:
-        """Returns `window_id`, `_rw_source` and the inputs' columns; the state has a row per
-        port and per waiting tuple.
+        """Returns `window_id`, `_rw_source` and the input columns.
+
+        The state has one row per port and one per waiting tuple.
         """
         return pa.schema([(WINDOW, pa.int64()), (SOURCE, pa.string()), *self._carried()])
 
@@ -107,8 +108,9 @@ class Merge(FrameOperator):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns the latest event time of each port and the waiting tuples. They follow from
-        the inputs, so they are the same in every run.
+        """Returns the latest event time of each port and the waiting tuples.
+
+        They follow from the inputs, so they are the same in every run.
         """
         return self._merge(inputs, state, context).state
 
@@ -127,8 +129,8 @@ class Merge(FrameOperator):
         windows: WindowRange,
         outputs: Mapping[str, DataFrame],
     ) -> DataFrame:
-        """Returns the number of tuples that waited and that no skipped window has emitted, by
-        the window of their arrival.
+        """Returns the number of waiting tuples that no skipped window has emitted, by the window of
+        their arrival.
         """
         return count_waiting(state, outputs.get("out"))
 

@@ -1,1 +1,3 @@
-"""Expected times of rows: grids, calendars and opening hours, for gap filling and gap reports."""
+"""The times at which rows are expected, for gap filling and gap reports: grids, calendars and
+opening hours.
+"""

@@ -21,10 +21,10 @@ def expected_rows(
     keys: Sequence[str],
     expected_keys: Sequence[Sequence[Any]],
 ) -> DataFrame:
-    """Returns a row per expected key, with the names and types of the frame's key columns.
+    """Returns one row per expected key, with the names and types of the frame's key columns.
 
     Values are converted through text, as settings files have them: 1, 1.0 and "1" are the same key
-    of a column of doubles. A value that cannot be converted to the column's type fails the query.
+    of a column of doubles. The query fails if a value cannot be converted to the column's type.
     """
     names = numbered_names(keys, "_rw_expected_")
     texts = sorted({tuple(map(_text, key)) for key in expected_keys})
@@ -47,7 +47,7 @@ def never_there(
     keys: Sequence[str],
     expected_keys: Sequence[Sequence[Any]],
 ) -> DataFrame | None:
-    """Returns the expected keys without a row; None if no keys are expected."""
+    """Returns the expected keys that have no row; None if no keys are expected."""
     if not expected_keys:
         return None
     expected = expected_rows(rows, keys, expected_keys)

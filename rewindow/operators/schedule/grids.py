@@ -1,10 +1,10 @@
 """Grids of expected times: in steps of one length, or in days, weeks and months of a time zone.
 
-Steps inside opening hours are in `hours_grid`.
+The module `hours_grid` has the steps inside opening hours.
 
-A point is a number; its step extends from its start to the start of the next. A day starts at its
-first instant. If the clocks of a zone skip midnight, that is 1 o'clock, and if midnight occurs
-twice, it is the first one.
+A point is a number. Its step extends to the start of the next step. A day starts at its first
+instant. If the clocks of a zone skip midnight, that is 1 o'clock, and if midnight occurs twice, it
+is the first one.
 
 Rules: G2, G3
 """
@@ -33,20 +33,20 @@ _CALENDAR = re.compile(r"\s*(\d+)?\s*(day|week|month)s?\s*")
 
 
 class EventGrid(Protocol):
-    """Numbered points of time."""
+    """Numbered points in time, each with a step that starts there."""
 
     @property
     def step_us(self) -> int:
-        """Length of a step; an average if lengths differ."""
+        """The length of a step; the average length if steps differ."""
 
     def point(self, at: Column) -> Column:
-        """Returns the point whose step contains an instant, null if none does.
+        """Returns the point whose step contains an instant; null if no step does.
 
         Instants are BIGINT, microseconds since 1970-01-01 UTC.
         """
 
     def start(self, point: Column) -> Column:
-        """Returns the instant at which a step starts."""
+        """Returns the instant at which the step of a point starts."""
 
     def length(self, first: Column, end: Column) -> Column:
         """Returns the total length of the steps from one point to another (exclusive), in
@@ -59,7 +59,7 @@ class EventGrid(Protocol):
         """Returns the first point whose step starts at or after an instant."""
 
     def points_in(self, period_us: int) -> int:
-        """Returns the largest number of points in a period."""
+        """Returns the largest number of points that a period can contain."""
 
 
 class TouchingSteps:
@@ -96,8 +96,9 @@ class FixedGrid(TouchingSteps):
 
 @dataclass(frozen=True)
 class CalendarGrid(TouchingSteps):
-    """Steps of a number of days, weeks from Monday on, or months of a time zone, counted from
-    1970-01-01 or the day of an origin.
+    """Steps of a number of days, weeks or months in a time zone.
+
+    Weeks start on Monday. Steps are counted from 1970-01-01 or from the day of an origin.
     """
 
     count: int
@@ -162,7 +163,7 @@ class CalendarGrid(TouchingSteps):
 
     @property
     def _offset(self) -> int:
-        """Number of the day or month from which steps are counted."""
+        """The number of the day or month from which steps are counted."""
         at = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=self.origin_us)
         if self.origin_us:
             return self._number(at.astimezone(ZoneInfo(self.zone)).date())
@@ -170,8 +171,8 @@ class CalendarGrid(TouchingSteps):
 
     @property
     def _missing(self) -> tuple[int, ...]:
-        """Days that are not counted, because a step that consists only of such a day would have
-        no length.
+        """Days that are not counted, because a step that contains only such a day would have no
+        length.
         """
         return missing_days(self.zone) if (self.count, self.unit) == (1, "day") else ()
 
@@ -205,17 +206,19 @@ def missing_days(zone: str) -> tuple[int, ...]:
 
 
 def _epoch() -> Column:
-    """Returns 1970-01-01 as a time without a zone, so that the session's zone does not matter."""
+    """Returns 1970-01-01 as a time without a zone, so that the result does not depend on the
+    session's zone.
+    """
     return F.lit("1970-01-01").cast("timestamp_ntz")
 
 
 def first_instant(day: date, zone: str) -> datetime:
-    """Returns the instant at which a day starts in a zone, in UTC."""
+    """Returns the UTC instant at which a day starts in a zone."""
     return datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(zone)).astimezone(UTC)
 
 
 def calendar_grid(step: object, zone: str, origin_us: int) -> CalendarGrid:
-    """Returns the grid of a step such as "1 month".
+    """Returns the grid for a step such as "1 month".
 
     Raises:
         ValueError: the step is not a number of days, weeks or months.

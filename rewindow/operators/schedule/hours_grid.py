@@ -1,9 +1,9 @@
 """Steps of one length inside opening hours: on some weekdays of a zone, except on closed days.
 
 In a week of a local clock without changes, the points have fixed positions, so they are counted by
-arithmetic. A change of the clocks or a closed day interrupts that, so these divide time into
-*pieces* in which the local clock runs evenly. A point is in a piece if its local time is: a local
-time that the clocks skip is in no piece, and one that they show twice is in two.
+arithmetic. Clock changes and closed days divide time into *pieces* in which the local clock runs
+evenly. A point is in a piece if its local time is in it. A local time that the clocks skip is in no
+piece, and a local time that they show twice is in two.
 
 Rules: G3
 """
@@ -65,8 +65,8 @@ class HoursGrid:
     """Steps of one length from the opening to the close, on some weekdays (0 is Monday) that are
     not closed.
 
-    A point's step ends when the next point starts or the hours end: a change of the clocks may make
-    it longer or shorter. There are no points and no steps between the close and the opening.
+    A point's step ends when the next point starts or the hours end, so a clock change can make it
+    longer or shorter. There are no points and no steps between the close and the opening.
     """
 
     step_us: int
@@ -101,11 +101,11 @@ class HoursGrid:
         return (end - first) * self.step_us
 
     def clock(self, at: Column) -> Column:
-        """Returns the opening time that has passed: the steps of all earlier points, and the
-        elapsed part of the present step; null outside the hours.
+        """Returns the elapsed opening time at an instant; null outside the hours.
 
-        On this clock all consecutive points are one step apart, also across nights. The part of a
-        step after a change of the clocks counts as its last microsecond.
+        It is the length of the steps of all earlier points plus the elapsed part of the present
+        step. On this clock, consecutive points are one step apart, even across nights. The part of
+        a step after a clock change counts as its last microsecond.
         """
         return _bound(
             self._next(at),
@@ -134,8 +134,9 @@ class HoursGrid:
         return self.pieces[index].rest
 
     def openings(self, from_us: int, to_us: int) -> Iterator[tuple[int, int]]:
-        """Yields start and end of each opening from one instant to another. An opening does not
-        extend over midnight.
+        """Yields the start and end of each opening between two instants.
+
+        An opening does not extend over midnight.
         """
         at = from_us
         while (start := self.start_us(self.first(at))) < to_us:
@@ -155,12 +156,12 @@ class HoursGrid:
 
     @cached_property
     def opens(self) -> list[int]:
-        """Starts of the hours in a local week, in microseconds."""
+        """The starts of the hours in a local week, in microseconds."""
         return [day * DAY_US + self.open_us for day in sorted(self.weekdays)]
 
     @property
     def points_of_day(self) -> int:
-        """Number of points of a day without a clock change."""
+        """The number of points on a day without a clock change."""
         return (self.close_us - self.open_us) // self.step_us
 
     @property
@@ -189,8 +190,8 @@ class HoursGrid:
         return pieces
 
     def _stretches(self) -> Iterator[tuple[int, int, bool]]:
-        """Yields start, offset and whether it is open, for each stretch between clock changes
-        and closed days.
+        """Yields the start and offset of each stretch between clock changes and closed days, and
+        whether it is open.
         """
         changes = clock_changes(self.zone)
         for (start, offset), (end, _) in pairwise([*changes, (_FAR, 0)]):
@@ -208,15 +209,18 @@ class HoursGrid:
                 yield at, offset, True
 
     def _rest(self, start: int, offset: int) -> int:
-        """Returns the end, in a piece, of the step of a point before it: where the next point
-        starts or the hours end.
+        """Returns the end of a step in a given piece, if its point is in an earlier piece.
+
+        The step ends where the next point starts or the hours end.
         """
         week = (start + offset - MONDAY_US) % WEEK_US
         opens = self._opening(week)
         return start if opens is None else start + (opens - week) % self.step_us
 
     def _plain(self, local: int) -> int:
-        """Returns the number of points before a local time, in the plain count of weeks."""
+        """Returns the number of points before a local time, counted in weeks without clock changes
+        or closed days.
+        """
         week, rest = divmod(local - MONDAY_US, WEEK_US)
         points = week * self._of_week
         for opens in self.opens:
@@ -236,14 +240,14 @@ class HoursGrid:
         )
 
     def _is_inside(self, at: int, piece: ClockPiece) -> bool:
-        """Returns whether an instant of a piece is in the step of a point."""
+        """Returns whether an instant of a piece is in the step of the given point."""
         week = (at + piece.offset - MONDAY_US) % WEEK_US
         is_open = self._opening(week) is not None
         return at < piece.rest or (is_open and self._number(at, piece) > piece.first)
 
     def _opening(self, week: int) -> int | None:
-        """Returns the start of the hours that contain a time in a local week; None outside all
-        hours.
+        """Returns the start of the hours that contain a time in a local week; None if the time is
+        outside the hours.
         """
         for opens in self.opens:
             if opens <= week < opens - self.open_us + self.close_us:
@@ -251,8 +255,10 @@ class HoursGrid:
         return None
 
     def _next(self, at: Column) -> Column:
-        """Returns the number of the first point after an instant, whether the instant is in the
-        step of the point before, and the elapsed part of that step.
+        """Returns the number of the first point after an instant.
+
+        Also returns whether the instant is in the step of the previous point, and the elapsed part
+        of that step.
         """
 
         def of(one: Column) -> Column:
@@ -302,7 +308,7 @@ class HoursGrid:
         return floor_div(number, self._of_week) * WEEK_US + MONDAY_US + opens + step
 
     def _piece(self, name: str, value: Column) -> Column:
-        """Returns the last piece whose start, or first point, is not after a value, by binary
+        """Returns the last piece whose start or first point is not after a value, by binary
         search.
         """
         pieces = F.from_json(F.lit(self._as_json), _PIECE)
@@ -331,17 +337,20 @@ class HoursGrid:
 
 
 def _bound(value: Column, then: Callable[[Column], Column]) -> Column:
-    """Returns `then(value)`. The value is computed once, however often the result refers to it."""
+    """Returns `then(value)`.
+
+    The value is computed only once, even if the result refers to it several times.
+    """
     return F.get(F.transform(F.array(value), then), 0)
 
 
 @lru_cache(maxsize=8)
 def clock_changes(zone: str) -> list[tuple[int, int]]:
-    """Returns each instant at which the offset of a zone changes, with the new offset. The first
-    entry is the start of `_YEARS`.
+    """Returns each instant at which the offset of a zone changes, and the new offset.
 
-    Both are in microseconds. The offset is compared day by day; between two days that differ, a
-    binary search finds the second of the change.
+    The first entry is the start of `_YEARS`. Both values are in microseconds. The offset is
+    compared day by day. If it differs between two days, a binary search finds the second of the
+    change.
     """
     clock = ZoneInfo(zone)
     day = 86_400
@@ -378,5 +387,8 @@ def hours_grid(
     weekdays: tuple[int, ...],
     closed: tuple[date, ...],
 ) -> HoursGrid:
-    """Returns the grid. It is cached, so its pieces are computed once."""
+    """Returns the grid for a step inside opening hours.
+
+    It is cached, so its pieces are computed once.
+    """
     return HoursGrid(step_us, zone, open_us, close_us=close_us, weekdays=weekdays, closed=closed)

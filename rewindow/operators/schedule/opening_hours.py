@@ -1,4 +1,4 @@
-"""Settings of opening hours, the times at which rows are expected.
+"""Settings of opening hours, during which rows are expected.
 
 Rules: G3
 """
@@ -23,7 +23,7 @@ _MINUTE_US = 60_000_000
 
 
 class OpeningHours(BaseModel):
-    """Opening hours, the base class of settings that have them.
+    """Base class of settings that have opening hours.
 
     Attributes:
         zone: a time zone, such as "America/New_York".
@@ -85,7 +85,7 @@ class OpeningHours(BaseModel):
         return self
 
     def hours_of(self, step: object, what: str = "step") -> HoursGrid | None:
-        """Returns the grid of a step inside the hours, None without hours.
+        """Returns the grid for a step inside the hours; None without hours.
 
         Raises:
             ValueError: the length of the hours is not a multiple of the step.
@@ -114,7 +114,7 @@ class OpeningHours(BaseModel):
 
 
 def open_close(hours: str) -> tuple[int, int]:
-    """Returns the opening and the close in microseconds of the day.
+    """Returns opening and closing time in microseconds since midnight.
 
     >>> open_close("09:30-16:00")
     (34200000000, 57600000000)
@@ -138,7 +138,9 @@ def open_close(hours: str) -> tuple[int, int]:
 
 
 def _days(text: str) -> Iterator[int]:
-    """Yields the numbers of weekdays, 0 is Monday; "sat-tue" extends over the end of the week."""
+    """Yields the numbers of weekdays. 0 is Monday, and a range such as "sat-tue" extends over the
+    end of the week.
+    """
     ends = list(map(str.strip, text.lower().split("-")))
     for name in ends:
         if name not in DAYS or len(ends) > 2:

@@ -1,7 +1,7 @@
-"""Windows of Apache Storm over tuples without a timestamp, whose arrival is used as the time.
+"""Windows of Apache Storm over tuples without a timestamp. Their arrival is used as the time.
 
-There is no watermark and no late tuple: windows fire at the ticks of a timer, or after a number of
-tuples. Drift of the timer, which Storm compensates, does not exist here.
+There are no watermarks and no late tuples: windows fire at the ticks of a timer, or after a number
+of tuples. Drift of the timer, which Storm compensates, does not exist here.
 
 Rules: E16
 """
@@ -23,7 +23,9 @@ from rewindow.operators.storm.machine import (
 
 @dataclass
 class ArrivalMachine(StormBolt):
-    """A bolt with windows over arrivals. It processes tuples in the order of arrival.
+    """A Storm bolt with windows over arrivals.
+
+    It processes tuples in the order of arrival.
 
     Rules: E16
     """
@@ -32,8 +34,9 @@ class ArrivalMachine(StormBolt):
     _is_first: bool = True
 
     def take(self, number: int, stream: int, ts_ms: int) -> list[Membership]:
-        """Processes a tuple. Returns the window that it fires if it completes a slide of
-        `slide_tuples`.
+        """Processes a tuple.
+
+        If the tuple completes a slide of `slide_tuples`, returns the window that it fires.
         """
         self.queue.append(Queued(number, ts_ms))
         self._since_fired += 1
@@ -43,14 +46,16 @@ class ArrivalMachine(StormBolt):
         return list(self._evaluate(ts_ms))
 
     def may_fire(self) -> bool:
-        """Returns whether a tick can fire a window although no tuple has arrived since the last
+        """Returns whether a tick can fire a window even if no tuple has arrived since the last
         tick.
         """
         return bool(self.queue) and not self.rules.slide_tuples
 
     def tick(self, at_ms: int) -> Iterator[Membership]:
-        """Yields the windows that the timer fires. A window with a length in time does not
-        contain tuples of the tick's own millisecond.
+        """Yields the windows that the timer fires.
+
+        If the length of windows is a duration, they do not contain tuples that arrived in the same
+        millisecond as the tick.
         """
         if not self.rules.slide_tuples:
             yield from self._evaluate(at_ms - 1, is_whole=self._is_first)
@@ -62,8 +67,9 @@ class ArrivalMachine(StormBolt):
         *,
         is_whole: bool = False,
     ) -> Iterator[Membership]:
-        """Yields the window that ends at an instant, unless it is empty; with `is_whole` it
-        contains all waiting tuples up to there.
+        """Yields the window that ends at an instant, unless it is empty.
+
+        With `is_whole` the window contains all waiting tuples up to that instant.
         """
         rules = self.rules
         if rules.length_tuples:
@@ -83,5 +89,5 @@ class ArrivalMachine(StormBolt):
 
 
 def machine_of(rules: StormRules) -> StormMachine | ArrivalMachine:
-    """Returns the bolt for these rules."""
+    """Returns the bolt for the given rules."""
     return StormMachine(rules) if rules.streams else ArrivalMachine(rules)

@@ -27,8 +27,10 @@ BETWEEN = "between_windows"
 
 @dataclass(frozen=True)
 class StormRules:
-    """Lengths and slides of Storm's windows. One length and one slide is set, the other is 0.
-    With 0 streams, windows are over arrivals.
+    """Lengths and slides of Storm's windows.
+
+    One length and one slide are set, and the others are 0. With 0 streams, windows are over
+    arrivals.
     """
 
     streams: int
@@ -40,8 +42,8 @@ class StormRules:
 
 
 class Membership(NamedTuple):
-    """A tuple in a window that fired: number and end (inclusive) of the window, the tuple, and
-    its role.
+    """A tuple in a window that fired, with the number and the end (inclusive) of the window and the
+    role of the tuple.
     """
 
     window: int
@@ -62,7 +64,7 @@ class Queued:
 
 @dataclass
 class StormBolt:
-    """The waiting tuples of a bolt with windows, and the outcomes of others.
+    """The waiting tuples of a bolt with windows, and the outcomes of all other tuples.
 
     Attributes:
         queue: the waiting tuples, in the order of arrival.
@@ -79,8 +81,9 @@ class StormBolt:
     _fired: int = 0
 
     def finish(self) -> Iterator[tuple[int, str]]:
-        """Yields the outcome of every tuple. A tuple that is in the queue and was not in a window
-        is pending.
+        """Yields the outcome of every tuple.
+
+        A tuple is pending if it is in the queue and was not in a window.
 
         Rules: E11, E30
         """
@@ -97,8 +100,9 @@ class StormBolt:
         self.outcomes.append((one.number, "on_time" if one.was_shown else unseen))
 
     def _forget(self) -> None:
-        """Ends an evaluation without a tuple. As in Storm, no window lists the tuples that it
-        removed.
+        """Ends an evaluation that found no tuple.
+
+        As in Storm, removed tuples are not listed in any window.
         """
         self._before = set()
         self._expired = []
@@ -137,8 +141,9 @@ class StormMachine(StormBolt):
     _quota: int = 0
 
     def take(self, number: int, stream: int, ts_ms: int) -> list[Membership]:
-        """Processes a tuple, and fires nothing. A late tuple moves its stream's clock, and is in no
-        window.
+        """Processes a tuple. It never fires a window.
+
+        A late tuple moves its stream's clock, and is in no window.
 
         Rules: E1, E4, E5
         """
@@ -151,13 +156,15 @@ class StormMachine(StormBolt):
         return []
 
     def may_fire(self) -> bool:
-        """Returns whether a tick can fire a window although no tuple has arrived since the last
+        """Returns whether a tick can fire a window even if no tuple has arrived since the last
         tick.
         """
         return False
 
     def tick(self, at_ms: int) -> Iterator[Membership]:
-        """Yields the windows that fire at a tick: none unless the tick raises the watermark.
+        """Yields the windows that fire at a tick.
+
+        Windows fire only if the tick raises the watermark.
 
         Rules: E2, E3
         """

@@ -1,4 +1,4 @@
-"""Windows as Apache Storm fires them, for comparison.
+"""Windows that fire as in Apache Storm, for comparison.
 
 Example:
     windows = storm_windows(
@@ -57,8 +57,9 @@ _BATCH = 10_000
 
 
 class StormWindows(BaseModel):
-    """Windows (end - length, end] of Storm, or windows that count tuples. Exactly one length and at
-    most one slide is set.
+    """Windows (end - length, end] of Storm, or windows that count tuples.
+
+    Exactly one length must be set, and at most one slide.
 
     Attributes:
         length, length_tuples: length of a window, in time or in tuples.
@@ -105,8 +106,9 @@ class StormWindows(BaseModel):
         return self
 
     def rules(self, time: EventTime | None) -> StormRules:
-        """Returns the rules for the machine, in whole milliseconds. Without event time, windows are
-        over arrivals.
+        """Returns the rules for the machine, in whole milliseconds.
+
+        Without event time, windows are over arrivals.
 
         Rules: E16, E17
         """
@@ -251,10 +253,10 @@ def storm_windows(
 
 
 def _timer(windows: StormWindows, streams: Iterable[str]) -> EventTime:
-    """Returns the time of streams without timestamps: their arrivals, and a tick per slide.
+    """Returns the times of streams without timestamps: their arrivals, and one tick per slide.
 
-    A tick does not include tuples of the same instant, unless the length counts tuples: then the
-    tuple is processed first.
+    A tick does not include tuples of the same instant. If the length counts tuples, however, the
+    tuple is processed before the tick.
 
     Rules: E15, E16
     """
@@ -287,8 +289,9 @@ def _walk(
     columns: list[str],
     clock: _Clock,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Returns a function for `mapInArrow` that processes tuples in the order of arrival, with a
-    new machine for each recording.
+    """Returns a function for `mapInArrow` that processes tuples in the order of arrival.
+
+    Each recording has a new machine.
     """
 
     def walk(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -331,8 +334,8 @@ class _Pass:
         self._tick = 1
 
     def take(self, row: dict[str, Any]) -> list[dict[str, Any]]:
-        """Returns the rows of windows that fire at ticks before a tuple, and of the window that
-        the tuple itself fires.
+        """Returns the rows of windows that fire at ticks before a tuple, and the rows of the window
+        that the tuple itself fires.
         """
         rows = self._due(row[_TICK])
         self._tuples.append(row)
@@ -352,8 +355,9 @@ class _Pass:
         return rows
 
     def _due(self, until: int) -> list[dict[str, Any]]:
-        """Returns the rows of windows that fire at the ticks before `until`. Ticks that cannot
-        fire a window are skipped.
+        """Returns the rows of windows that fire at ticks before `until`.
+
+        Ticks that cannot fire a window are skipped.
         """
         rows: list[dict[str, Any]] = []
         last = until if self._clock.end is None else min(until, self._clock.end)

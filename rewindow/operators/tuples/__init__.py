@@ -1,3 +1,4 @@
-"""Tuple operators: classes whose methods are called tuple by tuple or batch by batch, window
-after window, with declared state.
+"""Tuple operators: classes whose methods are called for each tuple or batch, window after window.
+
+Their state is declared.
 """

@@ -1,4 +1,5 @@
-"""DelayOperator: passes the tuples of a window on to a later one, which makes cycles possible.
+"""DelayOperator: passes the tuples of a window on to the next window, which makes cycles of
+operators possible.
 
 Rules: O51, O52
 """
@@ -20,13 +21,14 @@ _DUE = "_rw_due"
 
 
 class DelayOperator(TupleOperator):
-    """Emits on port `out` in window n + 1 the tuples that port `tuples` received in window n; in
-    the first window none.
+    """Emits on port `out` in window n + 1 the tuples that port `tuples` received in window n. In
+    the first window it emits nothing.
 
     A cycle of operators is allowed if it contains a delay operator. The operators of a cycle are
-    then called window by window, in one pass over one key range, or over several if all their ports
-    have the same key. Waiting tuples are state, so they survive a crash. If at most once has lost
-    the window in which they were due, they are emitted in the next one that is computed.
+    then called window by window, in one pass over one key range, or over several key ranges if all
+    their ports have the same key. Waiting tuples are state, so they survive a crash. If
+    at-most-once recovery has lost the window in which they were due, they are emitted in the next
+    window that is computed.
 
     Attributes:
         columns: columns of its tuples, declared by the subclass.
@@ -86,7 +88,7 @@ class DelayOperator(TupleOperator):
         )
 
     def wrong_properties(self) -> list[WrongProperty]:
-        """Returns the faults of properties, columns and key."""
+        """Returns errors about properties, columns and key."""
         return [*super().wrong_properties(), *self._wrong_columns()]
 
     def _wrong_columns(self) -> Iterator[WrongProperty]:

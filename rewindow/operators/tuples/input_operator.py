@@ -23,7 +23,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class InputOperator(BaseModel):
     """An operator without input ports, whose tuples become a recorded stream.
 
-    For each window, also one without tuples, `begin_window`, `emit_tuples` and `end_window` are
+    For each window, even one without tuples, `begin_window`, `emit_tuples` and `end_window` are
     called once, in the order of the windows, after `setup` and before `teardown`. Properties are
     fields, as in every operator. A sealed window is never emitted again, because replays read the
     stream.
@@ -60,8 +60,9 @@ class InputOperator(BaseModel):
         """Called after the last window, and after an error."""
 
     def emit(self, *values: Any, **named: Any) -> None:
-        """Emits a tuple in the open window; values are in the order of the columns, or passed by
-        name.
+        """Emits a tuple in the open window.
+
+        Values are passed in the order of the columns, or by name.
 
         Raises:
             InputError: no window is open, or the values do not match the columns.

@@ -23,7 +23,7 @@ class TupleOperator(FrameOperator):
     window.
 
     Each key range has a copy of the operator, which one thread calls: `setup`, then for every
-    window of the group, also an empty one, `begin_window`, `process` for each tuple, and
+    window of the group, even an empty one, `begin_window`, `process` for each tuple, and
     `end_window`; then `teardown`. A tuple has the columns of its port as attributes; timestamps are
     microseconds since the epoch. With several input ports there is a method `process_PORT` for
     each. In each window, the ports are processed in the order in which they are declared.
@@ -93,8 +93,9 @@ class TupleOperator(FrameOperator):
         """
 
     def begin_window(self, window_id: int) -> None:
-        """Called at the start of every window, also of an empty one; with application windows, at
-        the start of each of these.
+        """Called at the start of every window, even of an empty one.
+
+        With application windows, it is called at the start of each application window.
 
         Args:
             window_id: the window that starts.
@@ -103,7 +104,7 @@ class TupleOperator(FrameOperator):
         """
 
     def process(self, row: Any) -> None:
-        """Called for each tuple of the only input port, in the port's order.
+        """Called for each tuple of the only input port, in the order of the port.
 
         Args:
             row: the tuple, with the columns of the port as attributes.
@@ -113,10 +114,10 @@ class TupleOperator(FrameOperator):
         raise NotImplementedError
 
     def end_window(self) -> None:
-        """Called at the end of every window, when all ports have ended it.
+        """Called at the end of every window, after all ports have ended it.
 
-        With application windows it is called at the end of each of these and at the end of the
-        recording, with sliding windows at the end of each pane.
+        With application windows it is called at the end of each application window and at the end
+        of the recording. With sliding windows it is called at the end of each pane.
 
         Rules: O33, W18, W23, W28, W34, W35
         """
@@ -129,7 +130,7 @@ class TupleOperator(FrameOperator):
         """
 
     def partials(self, name: str) -> list[Any]:
-        """Returns the partial results of a `SlidingField` in the panes of the window, the oldest
+        """Returns the partial results of a `SlidingField` for all panes of the window, oldest
         first.
 
         Args:
@@ -147,10 +148,10 @@ class TupleOperator(FrameOperator):
 
     @property
     def is_partial(self) -> bool:
-        """Whether windows of this application or sliding window are missing.
+        """Whether streaming windows of this application or sliding window are missing.
 
-        They are missing if they are before a range that started inside it without a state, if at
-        most once has lost them, or if the recording ended before them.
+        Windows can be missing for three reasons: a range started inside the application window
+        without a state, at-most-once recovery has lost them, or the recording ended before them.
 
         Rules: R20, W23, X8
         """
@@ -158,19 +159,19 @@ class TupleOperator(FrameOperator):
 
     @property
     def windows_to_checkpoint(self) -> int:
-        """Number of windows until the next checkpoint is due: 1 in the window after which it is
-        due.
+        """The number of windows until the next checkpoint is due.
+
+        It is 1 in the window after which the checkpoint is due.
 
         Rules: W47
         """
         return self.context.next_mark(self.window_id) - self.window_id + 1
 
     def before_checkpoint(self, window_id: int) -> None:
-        """Called after a window whose id makes a checkpoint due. Its changes to state are in the
-        checkpoint.
+        """Called after a window whose id makes a checkpoint due.
 
-        The window has ended, so it must not emit. It is not called at the end of a group unless a
-        checkpoint is due.
+        Changes to the state are part of the checkpoint. The window has ended, so this method must
+        not emit. It is not called at the end of a group unless a checkpoint is due.
 
         Args:
             window_id: the window that has ended.
@@ -193,7 +194,8 @@ class TupleOperator(FrameOperator):
         """
 
     def committed(self, window_id: int) -> None:
-        """Called after `checkpointed`: all operators have saved their state, in the same commit.
+        """Called after `checkpointed`, when all operators have saved their state in the same
+        commit.
 
         Args:
             window_id: the last window that is in the saved states.
@@ -208,7 +210,7 @@ class TupleOperator(FrameOperator):
         """
 
     def emit(self, port: str, *values: Any, **named: Any) -> None:
-        """Emits a tuple in the window that is computed.
+        """Emits a tuple in the current window.
 
         Args:
             port: an output port.
@@ -254,7 +256,7 @@ class TupleOperator(FrameOperator):
         )
 
     def emit_batch(self, port: str, rows: pa.RecordBatch | pa.Table) -> None:
-        """Emits rows in the window that is computed.
+        """Emits rows in the current window.
 
         Args:
             port: an output port.
@@ -265,13 +267,14 @@ class TupleOperator(FrameOperator):
     def keys(self) -> Iterator[Any]:
         """Yields the keys that have state, in their order, and selects the state of each.
 
-        A key of one column is its value, a key of several columns a tuple.
+        If the key has one column, the value is yielded; otherwise a tuple of values.
         """
         return self.__dict__["_range"].each_key()  # type: ignore[no-any-return]
 
     def at(self, *key: Any) -> None:
-        """Selects the key whose state the operator reads, for `process_batch`, whose tuples have
-        many keys.
+        """Selects the key whose state the operator reads.
+
+        Used in `process_batch`, where a batch has tuples of many keys.
 
         Args:
             key: a value for each column of the key.
@@ -290,11 +293,10 @@ class TupleOperator(FrameOperator):
         return self.__dict__["_range"].has(key)  # type: ignore[no-any-return]
 
     def merge(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns the combined state of two instances, by field. An operator with state needs it
-        for `spread`.
+        """Returns the combined state of two instances, by field.
 
-        It must be associative and commutative, and merging a state of defaults must not change the
-        other one.
+        An operator with state needs this method for `spread`. It must be associative and
+        commutative. Merging a state of default values must not change the other state.
 
         Args:
             one, other: values of the state fields of an instance, by name.
@@ -308,8 +310,9 @@ class TupleOperator(FrameOperator):
         self.__dict__["_range"].forget()
 
     def state_columns(self) -> pa.Schema | None:
-        """Returns the key's columns and those of the declared fields; the state has a row for
-        each key.
+        """Returns the key columns and the columns of the declared fields.
+
+        The state has one row per key.
         """
         if not self.fields:
             return None
@@ -319,12 +322,12 @@ class TupleOperator(FrameOperator):
         return columns
 
     def state_key_columns(self) -> tuple[str, ...]:
-        """Returns the names of the key's columns."""
+        """Returns the names of the key columns."""
         return tuple(self.key_schema().names)
 
     def key_schema(self) -> pa.Schema:
-        """Returns the columns of the key, as declared by the first port with a key; an empty
-        schema without a key.
+        """Returns the key columns that the first port with a key declares; an empty schema without
+        a key.
         """
         for port in self.input_ports().values():
             if port.is_keyed:
@@ -335,14 +338,14 @@ class TupleOperator(FrameOperator):
         return pa.schema([])
 
     def wrong_properties(self) -> list[WrongProperty]:
-        """Returns the faults of properties, ports and callbacks.
+        """Returns errors about properties, ports and callbacks.
 
         Rules: O22
         """
         return [*super().wrong_properties(), *self._wrong_ports()]
 
     def wrong_placing(self) -> list[tuple[str, str]]:
-        """Returns each rule that the partitions or unifiers violate, with a message."""
+        """Returns a message for each rule that the partitions or unifiers violate."""
         return list(wrong_placing(self))
 
     def defines(self, name: str) -> bool:
@@ -425,7 +428,8 @@ class TupleOperator(FrameOperator):
 
 
 def _can_be_key(field: pa.Field) -> bool:
-    """Returns whether equal values of a column are the same key: a NaN does not equal itself,
-    and a Python list cannot be hashed.
+    """Returns whether equal values of a column are the same key.
+
+    A NaN does not equal itself, and a Python list cannot be hashed.
     """
     return not (pa.types.is_floating(field.type) or pa.types.is_nested(field.type))

@@ -34,7 +34,7 @@ class OutputOperator(TupleOperator):
     writes_outside: ClassVar[bool] = True
 
     def wrong_properties(self) -> list[WrongProperty]:
-        """Returns the faults of properties and ports."""
+        """Returns errors about properties and ports."""
         wrong = [*super().wrong_properties()]
         for name, port in self.output_ports().items():
             if not port.error:
@@ -50,7 +50,7 @@ class CollectOperator(OutputOperator):
     """Stores the last tuples of its only port in its state, for each key, for tests and for
     inspection.
 
-    The field `collected` has them as mappings, the oldest first, each with its window as
+    The field `collected` has these tuples as mappings, oldest first, each with its window as
     `window_id`; timestamps are microseconds since the epoch. It writes to no external system, so
     replays accept it in every mode.
 
@@ -87,13 +87,13 @@ class CollectOperator(OutputOperator):
         super().__pydantic_init_subclass__(**arguments)
 
     def process(self: Any, row: Any) -> None:
-        """Stores a tuple, and drops the oldest ones beyond the limit."""
+        """Stores a tuple, and drops the oldest tuples beyond the limit."""
         kept = self.collected
         kept.append({_WINDOW: self.window_id, **dict(zip(row._fields, row, strict=True))})
         del kept[: -self.limit]
 
     def wrong_properties(self) -> list[WrongProperty]:
-        """Returns the faults of properties, ports and columns."""
+        """Returns errors about properties, ports and columns."""
         found = super().wrong_properties()
         if len(self.input_ports()) != 1:
             found.append(

@@ -22,30 +22,30 @@ _NEEDS_UNIFIER = (
 
 
 class PlacedOperator(Protocol):
-    """The parts of a tuple operator that these checks read."""
+    """The attributes of a tuple operator that these checks read."""
 
     fields: ClassVar[tuple[StateField, ...]]
     delays: ClassVar[bool]
 
     @property
     def placing(self) -> Placing:
-        """How it is divided between tasks."""
+        """How the operator is divided between tasks."""
 
     def defines(self, name: str) -> bool:
-        """Returns whether its class defines a callback."""
+        """Returns whether the class of the operator defines a callback."""
 
     def key_schema(self) -> pa.Schema:
-        """Returns the columns of its key."""
+        """Returns the columns of the operator's key."""
 
     def input_ports(self) -> Mapping[str, InputPort]:
-        """Returns its input ports."""
+        """Returns the operator's input ports."""
 
     def output_ports(self) -> Mapping[str, OutputPort]:
-        """Returns its output ports."""
+        """Returns the operator's output ports."""
 
 
 def wrong_placing(operator: PlacedOperator) -> Iterator[tuple[str, str]]:
-    """Yields each rule that the partitions or unifiers of an operator violate, with a message."""
+    """Yields a message for each rule that the partitions or unifiers of an operator violate."""
     yield from _wrong_partitions(operator)
     yield from _wrong_spread(operator)
     yield from _wrong_codecs(operator)

@@ -1,5 +1,6 @@
-"""A state field for sliding windows: it keeps the partial result of each pane, and a result merges
-those of several panes.
+"""A state field for sliding windows.
+
+It keeps the partial result of each pane; a window's result is merged from several panes.
 
 Rules: W27 to W32
 """
@@ -15,12 +16,12 @@ from rewindow.operators.tuples.state import RunningOperator, StateField
 
 
 class SlidingField(StateField):
-    """A field with a partial result for each pane of a sliding window; the partial results of all
-    panes in the window are state.
+    """A field with a partial result for each pane of a sliding window.
 
-    As an attribute, it is the partial result of the pane that is computed, and has the default
-    value at the start of each pane. `partials(NAME)` returns those of all panes of the window.
-    Panes that have left the window are dropped.
+    The partial results of all panes in the window are state. As an attribute, the field is the
+    partial result of the current pane, and has the default value at the start of each pane.
+    `partials(NAME)` returns the partial results of all panes of the window. Panes that have left
+    the window are dropped.
 
     Args:
         kind: type of a partial result.
@@ -51,7 +52,7 @@ class SlidingField(StateField):
         operator: RunningOperator | None,
         owner: type | None = None,
     ) -> Any:
-        """Returns the partial result of the pane that is computed."""
+        """Returns the partial result of the current pane."""
         if operator is None:
             return self
         pane = self._pane(operator)
@@ -63,8 +64,9 @@ class SlidingField(StateField):
         self._record(operator)[self._pane(operator)] = value
 
     def all_of(self, operator: RunningOperator) -> list[Any]:
-        """Returns the partial results of all panes, the oldest first; the default for a pane
-        without tuples.
+        """Returns the partial results of all panes, oldest first.
+
+        A pane without tuples has the default value.
 
         Rules: W29
         """

@@ -1,4 +1,4 @@
-"""A declared state field: a value that an operator keeps for each key from window to window.
+"""Declared state fields: an operator keeps one value for each key from window to window.
 
 Rules: W57, X49
 """
@@ -15,22 +15,22 @@ from rewindow.application import OperatorContext
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Returns the type of a value in tuple operators: timestamps are microseconds."""
+    """Returns the type of a value as tuple operators see it. Timestamps are microseconds."""
     return pa.int64() if pa.types.is_timestamp(kind) else kind
 
 
 class RunningOperator(Protocol):
-    """The part of a tuple operator that its fields read while it runs."""
+    """The attributes of a tuple operator that its fields read while it runs."""
 
     window_id: ClassVar[int]
     context: ClassVar[OperatorContext]
 
 
 class StateField:
-    """A field that is kept from window to window: one value for each key, or a single value without
+    """A field that is kept from window to window, with one value per key or a single value without
     a key.
 
-    As an attribute of the operator, it is the value for the key of the tuple that is processed.
+    As an attribute of the operator, it is the value for the key of the current tuple.
 
     Args:
         kind: type of the value. A map is a dict in the operator; dicts and lists may be changed in
@@ -71,8 +71,9 @@ class StateField:
 
     @property
     def stored_as(self) -> pa.DataType:
-        """The type of the column with the value. A map is stored as a list of its entries,
-        because Spark cannot hash maps.
+        """The type of the column that stores the value.
+
+        A map is stored as a list of its entries, because Spark cannot hash maps.
         """
         if pa.types.is_map(self.kind):
             return pa.list_(
@@ -81,22 +82,23 @@ class StateField:
         return self.kind
 
     def to_stored(self, value: Any) -> Any:
-        """Returns a value in the form of its column; entries of a map are in the order of their
-        keys.
-        """
+        """Converts a value to the type of its column. The entries of a map are sorted by key."""
         if isinstance(value, Mapping) and pa.types.is_map(self.kind):
             return [{"key": key, "value": value[key]} for key in sorted(value)]
         return value
 
     def from_stored(self, value: Any) -> Any:
-        """Returns a value in the form that the operator uses."""
+        """Converts a stored value to the type that the operator uses."""
         if value is not None and pa.types.is_map(self.kind):
             return {entry["key"]: entry["value"] for entry in value}
         return value
 
 
 def list_of_rows(first: str, columns: pa.Schema) -> StateField:
-    """Returns a field with a list of rows: a whole number, then the columns of a port."""
+    """Returns a field with a list of rows.
+
+    Each row has a whole number and the columns of a port.
+    """
     types = map(plain_type, columns.types)
     kept = zip(columns.names, types, strict=True)
     return StateField(pa.list_(pa.struct([(first, pa.int64()), *kept])), [])

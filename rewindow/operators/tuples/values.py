@@ -1,4 +1,4 @@
-"""Conversion of an operator's values to Arrow columns, with an error that shows the wrong value."""
+"""Converts an operator's values to Arrow columns. Errors show the invalid value."""
 
 from __future__ import annotations
 
