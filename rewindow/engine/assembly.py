@@ -2,10 +2,10 @@
 tables of the replay, which gate, certificate, publication and undo read. A reused container is
 assembled from a container of another replay in the same way.
 
-Files are linked, not copied. The order is that of a commit group: outputs, then facts, and the
-checkpoint last. Each table is committed under the fence of the attempt. Facts and states that were
-committed before are skipped, and so are outputs whose facts were committed. So the process may be
-killed at any point and started again.
+Files are linked, not copied. The order is the same as in a commit group: outputs, then facts, and
+the checkpoint last. Each table is committed under the fence of the attempt. Facts and states that
+were committed before are skipped, and so are outputs whose facts were committed. So the process may
+be killed at any point and started again.
 
 Rules: X53
 """
@@ -38,7 +38,7 @@ def assemble(
     planned: PlannedAttempt,
     crash: Callable[[Step], None],
 ) -> None:
-    """Commits the staged results of the containers of a replay to the tables of the replay.
+    """Commits the staged results of a replay's containers to the tables of the replay.
 
     Args:
         planned: a replay whose containers have all ended, or a container that is reused.
@@ -93,8 +93,9 @@ def assemble(
 
 
 def _sources(plan: Plan, root: Location) -> dict[str, Location]:
-    """Returns operator name to the folder of the container that has computed it. Containers whose
-    mode loses no window come first.
+    """Returns, for each operator, the folder of the container that has computed it.
+
+    Containers whose mode loses no window come first.
     """
     if plan.reused:
         folder = root.with_name(plan.reused)
@@ -111,8 +112,9 @@ def _sources(plan: Plan, root: Location) -> dict[str, Location]:
 
 
 def _check_streams(folders: Sequence[Location], state: Location) -> None:
-    """Compares the streams between containers with those that their readers have read. A writer may
-    have computed windows again after its reader had ended.
+    """Checks that the streams between containers are still those that their readers have read.
+
+    A writer may have computed windows again after its reader had ended.
     """
     for folder in folders:
         plan = plan_in(folder)
@@ -126,8 +128,10 @@ def _commit_files(
     source: Table,
     mark: int,
 ) -> None:
-    """Commits the files of a container's table, replacing those that an older attempt has
-    committed. The container may have computed rows again since then, and the facts seal the newest.
+    """Commits the files of a container's table, and replaces the files that an older attempt has
+    committed.
+
+    The container may have computed rows again since then, and the facts seal the newest rows.
     """
     files = _linked(source, table.path, f"{table.epoch}-{mark}")
     if table.done < mark:
@@ -143,7 +147,9 @@ def _linked(
     target: Location,
     folder: str,
 ) -> list[DataFile]:
-    """Returns the files of a table, linked into another table, with the checksums of the source."""
+    """Links the files of a table into another table and returns them, with the checksums of the
+    source.
+    """
     checksums = {}
     for file in with_noted(source, source.files()):
         path = location(file.path)
@@ -160,10 +166,10 @@ def _linked(
 
 
 def _facts(plan: Plan, folders: Sequence[Location]) -> pa.Table:
-    """Returns the facts of all containers, without those of the streams between them.
+    """Returns the facts of all containers, except facts about the streams between them.
 
     If several containers read a recorded stream, it is counted once, preferably from a container
-    whose mode loses no window; `_sources` has that order.
+    whose mode loses no window. `_sources` has that order.
     """
     outputs = pa.array(names_of(plan.staged))
     state_directions = pa.array(["dropped", "state", "skipped"])
@@ -191,8 +197,8 @@ def _facts(plan: Plan, folders: Sequence[Location]) -> pa.Table:
 
 
 def _as_lost(rows: pa.Table, windows: pa.Array) -> pa.Table:
-    """Returns facts in which the outputs of some windows are marked as lost, because no input had
-    them.
+    """Marks the outputs of the given windows as lost, because no input had them, and returns the
+    facts.
     """
     is_output = pc.is_in(rows["direction"], pa.array(["out", "error"]))
     is_lost = pc.and_(is_output, pc.is_in(rows["window_id"], windows))
@@ -222,7 +228,7 @@ def _states(
     folder: Location,
     made: stored.Provenance,
 ) -> pa.Table:
-    """Returns the states of a container after the last window, as rows of the replay's table."""
+    """Returns the states of a container after its last window, as rows of the replay's table."""
     source = folder / CHECKPOINTS
     rows = stored.rows_at(Table.open(source), plan.last)
     # The row without an operator only marks the window as saved.

@@ -92,7 +92,7 @@ class Attempt:
         self._changes = _change_log(plan, app, root) if changeable else None
 
     def run(self) -> None:
-        """Runs to the end of the range.
+        """Runs the attempt to the end of the range.
 
         Raises:
             FencedError: a newer attempt has started.
@@ -121,7 +121,9 @@ class Attempt:
         engine.clear_scratch()
 
     def _restore(self, takeover: Takeover, engine: Engine) -> States:
-        """Returns the states for the first group, after recording the losses of at most once."""
+        """Records the losses of at-most-once recovery, and returns the states for the first
+        group.
+        """
         plan = self.plan
         resume = takeover.resume
         states = (
@@ -250,8 +252,9 @@ class Attempt:
                 )
 
     def _begin(self, first: int, last: int) -> int:
-        """Sets changeable properties to their values for a group, and returns the group's last
-        window, which is before the next change.
+        """Sets changeable properties to their values for a group.
+
+        Returns the last window of the group, which is before the next change.
 
         Rules: O26
         """
@@ -262,8 +265,9 @@ class Attempt:
         return end
 
     def _start(self, takeover: Takeover, mark: int) -> None:
-        """In at most once, records durably that a group's windows are started, before any work on
-        them.
+        """Records durably that the windows of a group are started, before any work on them.
+
+        Only used in the mode at most once.
 
         Rules: R13
         """
@@ -278,7 +282,7 @@ class Attempt:
         states: States,
         number: int,
     ) -> tuple[States, GroupEnd]:
-        """Computes and commits a group; returns the states after it, and how its commit ended."""
+        """Computes and commits a group. Returns the states after it, and how its commit ended."""
         began = time.monotonic()
         began_at = datetime.now(UTC)
         mark = self.plan.mark_of(group.last)
@@ -312,8 +316,9 @@ class Attempt:
         compute: float,
         seconds: float,
     ) -> None:
-        """Records a committed group in the ledger, and reports it. `compute` and `seconds` are
-        measured from the start of the group.
+        """Records a committed group in the ledger and reports it.
+
+        `compute` and `seconds` are measured from the start of the group.
         """
         plan = self.plan
         mark = self.plan.mark_of(group.last)
@@ -354,7 +359,7 @@ class Attempt:
         )
 
     def _sizer(self, windows: WindowRange, tuples: int, size_max: int | None) -> GroupSizer:
-        """Returns the object that chooses the sizes of groups, given a range and its number of
+        """Returns the object that chooses the sizes of groups, for a range and its number of
         tuples.
         """
         size = max(16, len(windows) * FIRST_GROUP_TUPLES // max(tuples, 1))
@@ -362,7 +367,7 @@ class Attempt:
 
 
 def _change_log(plan: Plan, app: Application, root: Location) -> ChangeLog:
-    """Returns the changes of properties of a replay, or those of the operators of a container."""
+    """Returns the property changes of a replay, or those of the operators of a container."""
     if not plan.container:
         return ChangeLog(root, plan.changes)
     planned = [change for change in plan.changes if change.operator in app.nodes]

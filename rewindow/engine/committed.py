@@ -1,5 +1,5 @@
-"""Reads the seals and rows that earlier attempts have committed, and compares windows that are
-computed again with them.
+"""Reads the seals and rows that earlier attempts have committed, and compares recomputed windows
+with them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SEALS = pa.schema([*DIGESTS_SCHEMA, _ATTEMPTS.field("attempt")])
 
 
 class Committed:
-    """The windows of a replay's outputs that earlier attempts have committed.
+    """The output windows of a replay that earlier attempts have committed.
 
     Args:
         plan: the plan of the replay.
@@ -57,8 +57,9 @@ class Committed:
             self._sealed_to = sealed_to(Table.open(root / FACTS), self._sealed_to)
 
     def seals(self, output: str, windows: WindowRange) -> WindowFacts:
-        """Returns seals computed from the rows in an output's table, because a crash may have
-        prevented the commit of the original seals.
+        """Computes seals from the rows in an output's table.
+
+        A crash may have prevented the commit of the original seals.
         """
         digests = self._runner.digest({output: self._runner.committed(output, windows)}, windows)[
             output
@@ -68,8 +69,10 @@ class Committed:
         return digests.with_column("attempt", attempts.rows["attempt"])
 
     def before(self, windows: WindowRange, staged: Sequence[str]) -> Seals:
-        """Returns the committed seals of a group's windows, for outputs that are not written again
-        or, if the mode may repeat windows, for all.
+        """Returns the committed seals of a group's windows.
+
+        If the mode can repeat windows, the seals of all outputs are returned; otherwise only those
+        of outputs that are not written again.
         """
         if self._plan.mode.may_repeat:
             return self._sealed(windows)
@@ -80,7 +83,7 @@ class Committed:
         }
 
     def check(self, windows: WindowRange, result: GroupResult, committed: Seals) -> None:
-        """Compares a group that was computed again with its committed rows.
+        """Compares a recomputed group with its committed rows.
 
         Raises:
             NotDeterministicError: they differ.
@@ -97,8 +100,9 @@ class Committed:
         check_recomputed(self._plan.replay_id, known)
 
     def _sealed(self, windows: WindowRange) -> Seals:
-        """Returns the newest seals of earlier attempts. After the last sealed window no query is
-        needed.
+        """Returns the newest seals of earlier attempts.
+
+        Windows after the last sealed one need no query.
         """
         if windows.first > self._sealed_to:
             return {}
@@ -128,8 +132,8 @@ class Committed:
         seals: WindowFacts,
         wanted: Ids,
     ) -> tuple[DataFrame, DataFrame]:
-        """Returns two frames with the rows of some windows: the committed ones that their seals
-        refer to, and those that were computed now.
+        """Returns two frames for the given windows: the committed rows that their seals refer to,
+        and the rows that were computed now.
         """
         committed = self._runner.committed(output, windows)
         sealed = F.broadcast(

@@ -1,7 +1,7 @@
 """The interface between an attempt and the engine that computes its windows.
 
-`spark_engine` implements it with Spark. The simulation of the protocol implements it in memory, and
-so runs the product's own takeover, loop and commits.
+`spark_engine` implements it with Spark. The protocol simulation implements it in memory, and thus
+runs the takeover, loop and commits of the product itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Seals = dict[str, WindowFacts]
 
 @dataclass(frozen=True)
 class PlannedAttempt:
-    """The subject of one attempt of a replay.
+    """The plan, tables and settings of one attempt of a replay.
 
     Attributes:
         root: folder of the replay's tables.
@@ -79,13 +79,14 @@ class SkipResult:
 
 
 class Engine(Protocol):
-    """Computes the windows of one attempt, and compares them with the windows that earlier attempts
+    """Computes the windows of one attempt, and compares them with windows that earlier attempts
     have committed.
     """
 
     def count_inputs(self, windows: WindowRange, *, check: bool = True) -> Counts:
-        """Returns the tuples of all inputs; with `check` it raises an error if their counts differ
-        from the sealed ones.
+        """Returns the number of tuples of all inputs.
+
+        With `check`, raises an error if the counts differ from the sealed ones.
 
         Rules: R58 (only the counts)
         """
@@ -98,7 +99,10 @@ class Engine(Protocol):
         staged: Iterable[str],
         tuples: int,
     ) -> GroupResult:
-        """Computes a group once. The files of `staged` outputs are then in their table's folder."""
+        """Computes a group once.
+
+        Afterwards, the files of `staged` outputs are in the folder of their table.
+        """
 
     def files(self, output: str, result: GroupResult) -> Sequence[DataFile]:
         """Returns the files of a group's output."""
@@ -109,18 +113,18 @@ class Engine(Protocol):
         result: GroupResult,
         staged: Sequence[str],
     ) -> Seals:
-        """Compares a group with its committed windows; returns the seals that were committed
+        """Compares a group with its committed windows, and returns the seals that were committed
         before.
 
         Rules: R70
         """
 
     def seals(self, output: str, windows: WindowRange) -> WindowFacts:
-        """Returns seals of a range, computed from the rows in an output's table."""
+        """Computes the seals of a range from the rows in an output's table."""
 
     def skip(self, states: States, skipped: WindowRange) -> SkipResult:
         """Returns the states for the window after an at-most-once skip, and the tuples that were
-        dropped from them.
+        dropped from these states.
 
         Rules: R14, X3
         """
@@ -131,4 +135,4 @@ class Engine(Protocol):
         """
 
     def clear_scratch(self) -> None:
-        """Deletes scratch files, whose content is committed or no longer needed."""
+        """Deletes scratch files whose content is committed or no longer needed."""

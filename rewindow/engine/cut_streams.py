@@ -1,8 +1,8 @@
 """Streams between two containers: a container reads the staged output of another one.
 
 The reader uses the rows of the newest sealed attempt of each window. Its plan has pinned the digest
-of their seals, so every attempt reads the same tuples, even if the writer has computed windows
-again that its tables had lost. Columns, rows and order are the same as between two operators of one
+of their seals, so every attempt reads the same tuples, even if the writer has recomputed windows
+that its tables had lost. Columns, rows and order are the same as between two operators of one
 container: the offsets of staged rows are the order of emission.
 
 Rules: O39, O106, R6, R42, R52, X53
@@ -83,7 +83,7 @@ class CutStream:
 
     @cached_property
     def files(self) -> InputFiles:
-        """Its files, with the checksums that the writer's commits have recorded."""
+        """The files of the port, with the checksums that the writer's commits have recorded."""
         noted = {}
         for file in with_noted(self._table, self._table.files()):
             if file.checksum:
@@ -124,7 +124,7 @@ class CutStream:
         *,
         check: bool,
     ) -> WindowFacts:
-        """Returns the sealed number of tuples of each window.
+        """Returns the sealed number of tuples in each window.
 
         Raises:
             TableError: with `check`, if the files have another number of tuples.
@@ -150,8 +150,10 @@ class CutStream:
         return self._without_lost(staged_seals(self._facts, self._port, windows))
 
     def _without_lost(self, rows: pa.Table) -> pa.Table:
-        """Returns the rows of windows that the writer has. A window that is missing from all inputs
-        of the writer is lost for its readers, even if the writer has emitted tuples in it.
+        """Returns the rows of the windows that the writer has computed.
+
+        A window that is missing from all inputs of the writer is lost for its readers, even if the
+        writer has emitted tuples in it.
         """
         return rows.filter(pc.invert(pc.is_in(rows["window_id"], self._lost)))
 
@@ -161,7 +163,7 @@ def check_seals(
     entry: InputPlan,
     state: Location,
 ) -> None:
-    """Compares the seals of a stream of another container with those that the plan has pinned.
+    """Checks that the seals of another container's stream are those that the plan has pinned.
 
     Args:
         plan: the plan of the reader.

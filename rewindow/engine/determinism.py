@@ -1,5 +1,5 @@
-"""Compares windows that were computed again with the committed ones, so that a different result is
-always reported.
+"""Compares recomputed windows with the committed ones, so that a different result is always
+reported.
 
 Rules: R70, R85, R87
 """
@@ -48,7 +48,7 @@ class RecomputedOutput:
 
 
 def check_recomputed(replay_id: str, outputs: Iterable[RecomputedOutput]) -> None:
-    """Compares windows that were computed again with the committed ones.
+    """Compares recomputed windows with the committed ones.
 
     Args:
         replay_id: the replay, for the hint.
@@ -86,8 +86,9 @@ def check_recomputed(replay_id: str, outputs: Iterable[RecomputedOutput]) -> Non
 
 
 def _first_differing(output: RecomputedOutput) -> int | None:
-    """Returns the first window that differs, None if none does. Rows are only read if the float
-    digests alone differ.
+    """Returns the first window that differs; None if all are equal.
+
+    Rows are only read if the float digests alone differ.
     """
     exact = output.recomputed.diff(output.committed, "tuples", "digest")
     floats = np.setdiff1d(
@@ -129,7 +130,7 @@ def _by_window(frame: DataFrame) -> dict[int, list[Any]]:
 
 
 def _sample(committed: DataFrame, now: DataFrame) -> list[str]:
-    """Returns some rows that only one side has, as text."""
+    """Returns a few rows that only one side has, as text."""
     before, after = (Counter(map(_text, frame.toArrow().to_pylist())) for frame in (committed, now))
     samples = []
     for words, mine, others in (("Only committed", before, after), ("Only now", after, before)):

@@ -25,10 +25,10 @@ def as_errors(
     replay_id: str,
     epoch: int,
 ) -> DataFrame:
-    """Returns `window_id`, the port's columns, and the columns of every error table; columns that
-    the operator did not set are null.
+    """Returns `window_id`, the port's columns, and the columns of every error table.
 
-    The column with the order of emission is kept if the frame has it.
+    Columns that the operator did not set are null. The column with the order of emission is kept if
+    the frame has it.
 
     Args:
         frame: the rows that the operator emits on the port; it may have the columns of `GIVEN`.

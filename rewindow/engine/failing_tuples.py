@@ -8,8 +8,8 @@ are the same in every attempt. An attempt that computes a window again leaves ou
 earlier attempt has stored in these tables, and finds the others again in the same order.
 
 A tuple operator reports the tuples for which `process` fails. After any other failure, the tuple is
-unknown. Then the group is computed with a part of the container's input tuples, until the search
-has found the first tuple that makes the computation fail.
+unknown. Then the group is computed with parts of the container's input tuples, until the first
+tuple that makes the computation fail is known.
 
 Rules: R93
 """
@@ -60,7 +60,7 @@ NO_PARTS: Parts = MappingProxyType({})
 
 
 class FailingTuples:
-    """The failing tuples of the group that is computed.
+    """The failing tuples of the current group.
 
     Args:
         planned: the replay, its application and tables, and the attempt's epoch.
@@ -117,8 +117,8 @@ class FailingTuples:
                 )
 
     def rows(self, handle: PortHandle) -> DataFrame | None:
-        """Returns the failing tuples of a port in the group, with the columns of emitted error
-        tuples; None if there are none.
+        """Returns the failing tuples of a port in the group, with the columns of error tuples; None
+        if there are none.
         """
         known = self._known[handle]
         if not known.num_rows:
@@ -126,7 +126,7 @@ class FailingTuples:
         return to_frame(self._spark, known).withColumn(REASON, F.lit(RAISED))
 
     def without(self, node: Node, port: str, frame: DataFrame) -> DataFrame:
-        """Returns the tuples of an input port without those that fail."""
+        """Returns the tuples of an input port, except the failing ones."""
         handle = failed_handle(node.name, port)
         if handle not in self._tables:
             return frame
@@ -143,7 +143,10 @@ class FailingTuples:
         return left.select(*map(quoted_column, frame.columns))
 
     def shown(self, source: PortHandle, frame: DataFrame) -> DataFrame:
-        """Returns the tuples of an input of the container; during a search, a part of them."""
+        """Returns the tuples of a container's input.
+
+        During a search, it returns only a part of them.
+        """
         self._sources[source] = frame
         if self._until is None:
             return frame
@@ -152,7 +155,9 @@ class FailingTuples:
         return before if rows is None else before.unionByName(to_frame(self._spark, rows))
 
     def _run(self, run: Compute, staged: Iterable[str]) -> GroupResult:
-        """Computes the group, or a part of it, without the tuples that operators report."""
+        """Computes the group, or a part of it, without the tuples that operators report as
+        failing.
+        """
         while True:
             try:
                 return run(staged)
@@ -200,10 +205,10 @@ class FailingTuples:
     ) -> int:
         """Finds the first input tuple of the container with which the group cannot be computed.
 
-        It is a binary search in two steps, first over windows and then over the tuples of the
-        window that was found, in an order that is the same in every attempt. Each step computes the
-        group with all tuples up to the middle: if that fails, the tuple is in the first half,
-        otherwise in the second half.
+        The search is binary: first over windows, then over the tuples of the window that was found.
+        The order of tuples is the same in every attempt. Each step computes the group with all
+        tuples up to the middle. If that fails, the tuple is in the first half, otherwise in the
+        second half.
 
         Args:
             windows: the windows of the group.
@@ -265,8 +270,9 @@ class FailingTuples:
         until: int,
         shown: Parts = NO_PARTS,
     ) -> Exception | None:
-        """Computes the group with a part of its input tuples. Returns the error of an operator,
-        None if no operator fails.
+        """Computes the group with a part of its input tuples.
+
+        Returns the error of an operator; None if no operator fails.
 
         Args:
             error: the previous error.
@@ -306,8 +312,9 @@ class FailingTuples:
         return parts
 
     def _add_last(self, parts: Parts, error: Exception) -> bool:
-        """Records the last of some input tuples as failing, for every port that reads it. Returns
-        whether it was not known yet.
+        """Records the last of the given input tuples as failing, for every port that reads it.
+
+        Returns whether it was new.
         """
         source, rows = list(parts.items())[-1]
         last = to_frame(self._spark, rows.slice(rows.num_rows - 1))
@@ -331,8 +338,9 @@ class FailingTuples:
         frame: DataFrame,
         found: Iterable[Found],
     ) -> bool:
-        """Records tuples of a frame as failing tuples of a port. Returns whether one of them was
-        not known yet.
+        """Records the tuples of a frame as failing tuples of a port.
+
+        Returns whether at least one of them was new.
 
         Raises:
             InputError: a window has more failing tuples than allowed.
@@ -368,7 +376,9 @@ class FailingTuples:
         return True
 
     def _in_table(self, handle: PortHandle) -> pa.Table:
-        """Returns the failing tuples of a port that earlier attempts have committed, each once."""
+        """Returns the failing tuples of a port that earlier attempts have committed, without
+        duplicates.
+        """
         own = [(_WINDOW, pa.int64()), (POSITION, pa.string()), (DETAIL, pa.string())]
         schema = pa.schema([*own, *self._tables[handle], (TUPLE_KEY, pa.int64())])
         table = Table.open(self._planned.root / str(handle))
@@ -409,17 +419,17 @@ class FailingTuples:
         return port not in node.unordered and _OFFSET in frame.columns
 
     def _reader(self, handle: PortHandle) -> tuple[Node, str]:
-        """Returns the operator and the input port of a table."""
+        """Returns the operator and the input port that a table belongs to."""
         return self._planned.app.nodes[str(handle.operator)], handle.port.removesuffix(FAILED)
 
 
 def _is_failure(error: Exception) -> bool:
-    """Returns whether an operator has failed, perhaps because of a tuple."""
+    """Returns whether an operator has failed, possibly because of a tuple."""
     return isinstance(error, OperatorFailed) or has_lost_worker(error)
 
 
 def _first_rows(parts: Parts, count: int) -> dict[PortHandle, pa.Table]:
-    """Returns the first tuples of several sources, taken one source after the other."""
+    """Returns the first tuples of several sources, one source after the other."""
     first = {}
     for source, rows in parts.items():
         if count > 0:

@@ -1,5 +1,5 @@
-"""Computes one commit group: runs every operator of the application over its windows, and computes
-each result once.
+"""Computes one commit group: runs every operator of the application over the group's windows, and
+computes each result once.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class GroupRunner:
         staged: set[str],
         result: GroupResult,
     ) -> None:
-        """Writes the tables of failing tuples, as parts of the group.
+        """Writes the tables of failing tuples as parts of the group.
 
         Rules: R93
         """
@@ -234,10 +234,10 @@ class GroupRunner:
         return result
 
     def digest(self, outputs: Mapping[str, DataFrame], windows: WindowRange) -> Digests:
-        """Returns counts and digests of every window of a range, including empty ones, for several
+        """Computes counts and digests of every window of a range, including empty ones, for several
         outputs in one job.
 
-        The same job computes their measures; windows without a tuple have none.
+        The same job computes their measures. Windows without a tuple have no measures.
 
         Raises:
             InputError: an output has tuples of another window.
@@ -259,8 +259,10 @@ class GroupRunner:
         return digests
 
     def _digested(self, outputs: Mapping[str, DataFrame]) -> pa.Table:
-        """Returns digests and measures. If Spark fails to compute a measure, the replay continues
-        without measures, and the gate computes them later.
+        """Returns digests and measures.
+
+        If Spark cannot compute a measure, the replay continues without measures, and the gate
+        computes them later.
         """
         try:
             parts = [self._digests_of(name, frame) for name, frame in outputs.items()]
@@ -295,13 +297,14 @@ class GroupRunner:
         return frame.groupBy("window_id").agg(*aggregates).select(*chosen)
 
     def _in_one_task(self, frame: DataFrame) -> DataFrame:
-        """Returns a small frame as one partition: without exchanges Spark needs one job instead of
-        one per stage.
+        """Moves a small frame into one partition.
+
+        Without exchanges, Spark needs one job instead of one per stage.
         """
         return frame.coalesce(1) if self._is_small else frame
 
     def _empty(self, output: str) -> tuple[str, str | None]:
-        """Returns digest and float digest of a window without tuples."""
+        """Returns the digest and the float digest of a window without tuples."""
         return empty_digests(spark_schema(self._schema(output)))
 
     def read_back(self, output: str, folder: Location) -> DataFrame:
@@ -313,7 +316,9 @@ class GroupRunner:
         )
 
     def committed(self, output: str, windows: WindowRange) -> DataFrame:
-        """Returns the rows of a range in a staged table: window, attempt and event columns."""
+        """Returns the rows of a range in a staged table, with the columns window, attempt and event
+        columns.
+        """
         events = map(quoted_column, self._schema(output).names)
         return read_windows(self._spark, Table.open(self._root / output), windows).select(
             *_ATTEMPTS,
@@ -322,7 +327,7 @@ class GroupRunner:
 
     def skip(self, states: Mapping[str, OperatorState], skipped: WindowRange) -> SkipResult:
         """Returns the states for the window after an at-most-once skip, and the tuples that were
-        dropped from them.
+        dropped from these states.
 
         Rules: H58, R14, X3
         """
@@ -350,7 +355,7 @@ class GroupRunner:
         return result
 
     def _emitted(self, node: Node, windows: WindowRange) -> dict[str, DataFrame]:
-        """Returns the rows of a range in the outputs of an operator, by port."""
+        """Returns the rows of a range in an operator's outputs, by port."""
         return {
             handle.port: self.committed(output.name, windows).drop("attempt")
             for handle, output in self._outputs.items()
@@ -358,7 +363,7 @@ class GroupRunner:
         }
 
     def clear_scratch(self) -> None:
-        """Deletes the scratch files, whose content is committed or no longer needed."""
+        """Deletes the scratch files whose content is committed or no longer needed."""
         (self._root / "scratch").delete_tree()
 
     def _run_unit(
@@ -369,7 +374,7 @@ class GroupRunner:
         context: OperatorContext,
         *more: Any,
     ) -> Frames:
-        """Runs an operator, or the operators of a cycle or a chain, which are computed in one pass.
+        """Runs one operator, or all operators of a cycle or chain in one pass.
 
         Rules: O97, X40
         """
@@ -391,9 +396,10 @@ class GroupRunner:
         staged: set[str],
         result: GroupResult,
     ) -> dict[PortHandle, DataFrame]:
-        """Runs an operator and returns the frames of its output ports that are read. A port that
-        nothing reads is counted; a port that is used several times, or stored, is written to files,
-        and its frame reads them.
+        """Runs an operator and returns the frames of those of its output ports that are read.
+
+        A port that is not read is only counted. A port that is stored or used several times is
+        written to files, and its frame reads these files.
         """
         inputs = self._shared.inputs_of(node, frames)
         with explained([node], context.windows, "transform", hint=self._next_steps):
@@ -453,8 +459,7 @@ class GroupRunner:
         return frames_of(node, operator.transform(inputs, state, context))
 
     def _count(self, handle: PortHandle, frame: DataFrame) -> WindowFacts:
-        """Returns the number of tuples per window of a port that neither an operator nor its own
-        state reads.
+        """Returns the number of tuples per window of a port that no operator and no state reads.
 
         Rules: O16
         """
@@ -467,8 +472,9 @@ class GroupRunner:
         return WindowFacts.of(to_arrow(counts, COUNTS_SCHEMA, f'tuples of output port "{handle}"'))
 
     def _computed_with(self, node: Node) -> list[Node]:
-        """Returns an operator, and the upstream operators whose frames are computed in the same
-        Spark job. An error may come from any of them.
+        """Returns an operator, and the upstream operators whose frames the same Spark job computes.
+
+        An error can be caused by any of them.
         """
         together = [node]
         for member in together:
@@ -489,7 +495,7 @@ class GroupRunner:
         result: GroupResult,
         grid: Grid,
     ) -> DataFrame:
-        """Writes a port's tuples once; all later steps read the files instead of evaluating the
+        """Writes a port's tuples once, so that later steps read the files instead of evaluating the
         plan again.
 
         The tuples of an error port are written to its error table, and readers of the port read
@@ -552,12 +558,12 @@ class GroupRunner:
         grid: Grid,
         row_group_bytes: int | None = None,
     ) -> Location:
-        """Writes tuples with bookkeeping columns, to the folder of their table if it is staged,
+        """Writes tuples with bookkeeping columns: to the folder of their table if it is staged,
         otherwise to scratch.
 
         The offset is the position of writing: the task, and the row within the task. It is unique
-        in a window, because one job writes a window, and needs no sort, unlike a consecutive number
-        per window.
+        in a window, because one job writes a window. Unlike a consecutive number per window, it
+        needs no sort.
         """
         folder = self._folder(name, mark, staged)
         own = {

@@ -3,8 +3,8 @@ emitted tuples to files themselves (decision 0013).
 
 A task writes a Parquet file per part, because a row that Python passes to Spark for writing is
 converted twice. The file has the columns of a staged output, so that it can become part of the
-output unchanged. If a task is repeated, it writes other files. Files that no returned row names are
-left over and deleted with the scratch folder.
+output unchanged. A repeated task writes other files. Files that no returned row names are deleted
+with the scratch folder.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ ones, as in Spark's monotonically_increasing_id."""
 
 
 class Written(NamedTuple):
-    """The folder with the files of one part, and the frame that reads them."""
+    """The folder with the files of one part, and the frame that reads these files."""
 
     folder: Location
     frame: DataFrame
 
 
 class GroupCache:
-    """Computes a frame or a pass once per group, and writes it to files that all callers read.
+    """Computes a frame or a pass once per group, and writes it to files for all callers.
 
     Args:
         spark: the session.
@@ -112,8 +112,9 @@ class GroupCache:
         make: Callable[[PartSink], DataFrame],
         context: OperatorContext,
     ) -> None:
-        """Runs the single pass of several operators, whose parts are named `OPERATOR/PART`, and
-        stores the parts of each.
+        """Runs the single pass of several operators and stores the parts of each.
+
+        Parts are named `OPERATOR/PART`.
         """
         written = self._run(
             operators[0],
@@ -132,8 +133,8 @@ class GroupCache:
             self._passes[operator][part] = frame
 
     def files_of(self, operator: str, part: str, frame: DataFrame) -> Location | None:
-        """Returns the folder whose rows a frame contains, if tasks wrote them and the frame was not
-        changed since; otherwise None.
+        """Returns the folder with the rows of a frame, if tasks wrote these rows and the frame was
+        not changed since; otherwise None.
         """
         written = self._passes.get(operator, {}).get(part)
         return written.folder if written is not None and written.frame is frame else None
@@ -176,8 +177,9 @@ class GroupCache:
         return by_part
 
     def read(self, folder: Location, events: pa.Schema) -> DataFrame:
-        """Returns the rows of a part with the column `EMITTED`, unless it has an event column named
-        `offset`.
+        """Returns the rows of a part.
+
+        They have the column `EMITTED`, unless an event column is named `offset`.
         """
         has_offset = _OFFSET not in events.names
         rows = pa.schema([("window_id", pa.int64()), *events])
@@ -225,7 +227,9 @@ def _staged(events: pa.Schema) -> pa.Schema:
 
 @dataclass(frozen=True)
 class _TaskFiles:
-    """Writes the emitted tuples of one task; it is sent to Spark's workers.
+    """Writes the emitted tuples of one task.
+
+    It is sent to Spark's workers.
 
     Attributes:
         folder: a folder on a file system that all workers reach.
@@ -254,7 +258,9 @@ class _TaskFiles:
 
 
 class _PartFile:
-    """A file of one task for one part, created with its first row.
+    """A file of one task for one part.
+
+    It is created with its first row.
 
     Attributes:
         written: number of rows in it.
@@ -278,7 +284,7 @@ class _PartFile:
             self._flush()
 
     def close(self) -> str:
-        """Closes the file and returns its name; empty if it has no row."""
+        """Closes the file and returns its name; empty if the file has no row."""
         if self._waiting:
             self._flush()
         if self._writer is None:
@@ -300,8 +306,9 @@ class _PartFile:
         return pa.table(columns, names=self._schema.names).cast(self._schema)
 
     def _offsets(self, rows: pa.Table) -> pa.Array:
-        """Returns the offsets of rows in the order of emission. Foreign rows (those with keys of
-        other tasks) get larger offsets.
+        """Returns the offsets of rows in the order of emission.
+
+        Foreign rows, whose keys belong to other tasks, get larger offsets.
         """
         offsets = np.arange(self._row, self._row + rows.num_rows)
         if IS_FOREIGN in rows.column_names:

@@ -76,7 +76,9 @@ class GroupCommit:
         self._versions = {node.name: node.operator.state_version for node in app.nodes.values()}
 
     def staged(self, mark: int) -> list[str]:
-        """Returns the outputs and error tables that lack a group which ends at a mark."""
+        """Returns the outputs and error tables that lack a group, given the mark at the end of the
+        group.
+        """
         return [name for name in self._staged if self._done(name) < mark]
 
     def run(
@@ -113,8 +115,9 @@ class GroupCommit:
         return GroupEnd(self._checkpoint(group.last, mark, result.states, stopping), stopping)
 
     def _done(self, name: str) -> int:
-        """Returns the mark of a table when this attempt fenced it; 0 if the mode writes windows
-        again that the table already has.
+        """Returns the mark of a table when this attempt fenced it.
+
+        If the mode writes existing windows again, it is 0.
         """
         return self._tables[name].done if self._plan.mode.writes_only_missing else 0
 
@@ -143,11 +146,12 @@ class GroupCommit:
             self._tables[FACTS].commit(mark, rows.table())
 
     def _checkpoint(self, window: int, mark: int, states: States, stopping: bool) -> bool:
-        """Commits the checkpoint of all operators if one is due: in exactly once after every group.
+        """Commits the checkpoint of all operators if one is due. In the mode exactly once, one is
+        due after every group.
 
-        It is a single commit, so it is saved completely or not at all, and never contains a part of
-        a window. A checkpoint is also saved when the user stops the replay, so that no window is
-        repeated or lost from the state.
+        The checkpoint is a single commit, so it is saved completely or not at all, and never
+        contains a part of a window. A checkpoint is also saved when the user stops the replay, so
+        that no window is repeated or lost from the state.
 
         Rules: W51, W61, W64
         """

@@ -81,9 +81,9 @@ def _close_index(ledger: Ledger, replay_id: str, facts: Location) -> None:
 
 
 def how_it_ended(error: Exception, launcher: Launcher) -> tuple[AttemptEnd, str]:
-    """Returns how an attempt ended with an exception, and the reason in words.
+    """Returns how an attempt that raised an exception has ended, and the reason as text.
 
-    If the launcher was killed, the JVM ends too, and Spark's exception would look like a bug of
+    If the launcher was killed, the JVM ends too, and Spark's exception would look like a bug in
     Spark.
     """
     if launcher.is_gone():
@@ -98,11 +98,10 @@ def how_it_ended(error: Exception, launcher: Launcher) -> tuple[AttemptEnd, str]
 
 
 def _stuck(ledger: Ledger, plan: Plan, epoch: int, words: str) -> None:
-    """Ends the process of an attempt that is stuck. In at most once it only warns, since ending the
-    attempt would lose windows.
+    """Ends the process of an attempt that is stuck.
 
-    If the previous attempt was stuck as well and no window was committed since, the error is not
-    retried.
+    In the mode at most once it only warns, because ending the attempt would lose windows. If the
+    previous attempt was stuck as well and no window was committed since, the error is not retried.
     """
     words = f"attempt {epoch} of replay {plan.replay_id} is stuck: {words}"
     if plan.mode.may_lose:
@@ -147,7 +146,7 @@ def _assemble(
     root: Location,
     epoch: int,
 ) -> dict[str, Any]:
-    """Assembles a replay from its containers; returns the content of the outcome file."""
+    """Assembles a replay from its containers, and returns the content of the outcome file."""
 
     def crash(step: Step) -> None:
         crash_point(step, attempt=epoch)
@@ -169,8 +168,9 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
     stop = StopRequest()
 
     def session() -> SparkSession:
-        """Starts Spark in another thread: in the main thread pyspark would install a handler for
-        SIGINT, which interrupts calls.
+        """Starts Spark in another thread.
+
+        In the main thread, pyspark would install a handler for SIGINT, which interrupts calls.
         """
         with ThreadPoolExecutor(1) as pool:
             spark = pool.submit(

@@ -38,7 +38,9 @@ def join_files(
     file_bytes: int,
     sorted_by: Sequence[str] = (),
 ) -> int:
-    """Joins the small files of a staged table; returns by how many files the table has shrunk.
+    """Joins the small files of a staged table.
+
+    Returns how many files fewer the table has.
 
     Args:
         fenced: the staged table.
@@ -63,11 +65,11 @@ def join_files(
 
 
 def runs_to_join(table: Table, file_bytes: int) -> list[Run]:
-    """Returns the runs of files of a staged table to join, ascending.
+    """Returns the runs of files of a staged table to join, in ascending order.
 
-    Goes through the units of files in the order of windows and adds each to the current run. A new
-    run starts where the attempt changes, where the sizes would exceed the limits, and after a file
-    that must not be joined. Runs with few files are dropped.
+    The function adds the units of files, in the order of windows, to the current run. A new run
+    starts where the attempt changes, where the sizes would exceed the limits, and after a file that
+    must not be joined. Runs with few files are dropped.
     """
     attempts = table.single_values("attempt")
     before = None
@@ -96,8 +98,10 @@ def runs_to_join(table: Table, file_bytes: int) -> list[Run]:
 
 
 def _units(files: Sequence[DataFile]) -> Iterator[Run]:
-    """Yields files that share windows (such as those of one group) together, ascending; none if a
-    file has no bounds.
+    """Yields groups of files that share windows, in ascending order. If a file has no bounds,
+    yields nothing.
+
+    Files of one commit group, for example, share windows.
     """
     placed = by_bounds(files)
     if len(placed) < sum(1 for file in files if file.rows):

@@ -1,4 +1,4 @@
-"""A stable sample of the keys of the inputs, for computing a candidate on a part of the keys.
+"""A stable sample of the input keys, for computing a candidate on a part of the keys.
 
 Rules: O142, O143
 """
@@ -14,8 +14,9 @@ from rewindow.spark.columns import in_sample
 
 
 def sampled(frame: DataFrame, stream: str, candidate: Candidate | None) -> DataFrame:
-    """Returns the tuples of an input that a candidate is computed on; all tuples of a stream that
-    is not sampled.
+    """Returns the tuples of an input on which a candidate is computed.
+
+    If the stream is not sampled, these are all its tuples.
     """
     columns = candidate.keys.get(stream) if candidate is not None else None
     return (
@@ -26,8 +27,9 @@ def sampled(frame: DataFrame, stream: str, candidate: Candidate | None) -> DataF
 
 
 def of_sample(frame: DataFrame, columns: Sequence[str], fraction: float) -> DataFrame:
-    """Returns the rows whose key is in a sample. The sample is the same in every run, and part of
-    every larger sample.
+    """Returns the rows whose key is in a sample.
+
+    The sample is the same in every run, and every larger sample contains it.
 
     Rules: O143
     """

@@ -1,5 +1,5 @@
-"""Records the losses of at most once before its first new group: the windows that it gives up, and
-those that are missing from its states.
+"""Records the losses of the mode at most once before its first new group: windows that it gives up,
+and windows that are missing from its states.
 
 Rules: R15, X2
 """
@@ -34,8 +34,8 @@ def record_losses(
     epoch: int,
     skip: SkipResult | None,
 ) -> None:
-    """Commits facts about lost windows, windows missing from the states, and the seals that a crash
-    left out.
+    """Commits facts about lost windows, about windows missing from the states, and the seals that
+    are missing after a crash.
 
     Args:
         plan: the plan of the replay.
@@ -79,7 +79,7 @@ def _add_losses(
     engine: Engine,
     rows: GroupFacts,
 ) -> None:
-    """Adds lost windows and missing seals of every table, and the inputs of these windows."""
+    """Adds the lost windows and missing seals of every table, and the inputs of these windows."""
     resume = takeover.resume
     facts = takeover.tables[FACTS]
     windows = rows.windows
@@ -106,8 +106,8 @@ def _add_skip(
     rows: GroupFacts,
     skip: SkipResult,
 ) -> None:
-    """Adds the windows that are in outputs but missing from the states, and the tuples that were
-    dropped from the states.
+    """Adds the windows that are in outputs but missing from the states, and the number of tuples
+    that were dropped from the states.
     """
     assert takeover.resume.skipped is not None, "only skipped windows make a skip"
     skipped = ids_of(plan.windows_of(takeover.resume.skipped))

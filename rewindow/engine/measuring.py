@@ -1,4 +1,4 @@
-"""Measures that a replay computes in the same pass as the digests of an output, and stores with its
+"""Measures that a replay computes together with the digests of an output, and stores with its
 facts.
 
 They are aggregates over the rows of a window, so they can be computed when the written rows are
@@ -45,7 +45,7 @@ def asked_of(
     output: OutputPlan,
     rows: pa.Schema,
 ) -> list[AskedMeasure]:
-    """Returns the measures of an output that are computed in the pass of its digests.
+    """Returns the measures of an output that are computed together with its digests.
 
     Args:
         measures: the measures, with parameters filled in.
@@ -65,8 +65,9 @@ def asked_of(
 
 
 class MeasuredRows:
-    """The aggregates for the measures of one output. They are built once, since building them takes
-    longer than evaluating them.
+    """The aggregates for the measures of one output.
+
+    They are built once, because building them takes longer than evaluating them.
 
     Args:
         asked: the measures.
@@ -86,8 +87,9 @@ def _typed(
     asked: Sequence[AskedMeasure],
     empty: DataFrame,
 ) -> list[tuple[AskedMeasure, T.DataType]]:
-    """Returns the measures with their types, without those that Spark rejects or that are not
-    numbers.
+    """Adds the types to measures.
+
+    Measures that Spark rejects or that are not numbers are left out.
     """
     if not asked:
         return []

@@ -1,5 +1,5 @@
-"""Turns exceptions in the code of an operator into errors for a user: operator, place in the code,
-cause, and next step.
+"""Turns exceptions in an operator's code into errors for the user, with the operator, the line of
+code, the cause, and the next step.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rewindow.windows import WindowRange
 
 
 class OperatorFailed(RewindowError):
-    """The code of an operator has raised an exception that a retry would meet again.
+    """The code of an operator has raised an exception that would also occur in a retry.
 
     Attributes:
         reason: description of the exception alone.
@@ -87,8 +87,9 @@ def explained(nodes: Sequence[Node], windows: WindowRange, part: str, hint: str)
 
 
 def next_steps(plan: Plan) -> str:
-    """Returns the hint after an operator has failed. Corrected code has another code version, so
-    the range must be planned again.
+    """Returns the hint for the user after an operator has failed.
+
+    Corrected code has another code version, so the range must be planned again.
     """
     whole = whole_replay(plan.replay_id)
     return (
@@ -99,7 +100,8 @@ def next_steps(plan: Plan) -> str:
 
 def frames_of(node: Node, returned: Mapping[str, DataFrame] | DataFrame) -> Mapping[str, DataFrame]:
     """Returns the frames of an operator's output ports by name, from the result of `transform`.
-    Equal rows of a control port are merged.
+
+    Duplicate rows of a control port are merged.
 
     Raises:
         InputError: the result is not a frame, or has other ports than the operator declares.
@@ -120,7 +122,9 @@ def frames_of(node: Node, returned: Mapping[str, DataFrame] | DataFrame) -> Mapp
 
 
 def _wrong_frames(frames: object, ports: Collection[str]) -> str:
-    """Returns what is wrong with the result of `transform`, empty if it is valid."""
+    """Returns a description of what is wrong with the result of `transform`; empty if it is
+    valid.
+    """
     if not isinstance(frames, Mapping):
         return f"{type(frames).__name__} instead of a DataFrame"
     unknown = excluding(frames, ports)
@@ -136,7 +140,7 @@ def _wrong_frames(frames: object, ports: Collection[str]) -> str:
 
 
 def _user_files(nodes: Sequence[Node]) -> set[str]:
-    """Returns the files of all loaded applications, and those of the operators' classes."""
+    """Returns the files of all loaded applications and of the operators' classes."""
     files = {module.__file__ for module in application_modules() if module.__file__}
     for node in nodes:
         files.update(file for file, _ in class_lines(node.operator))
@@ -144,8 +148,8 @@ def _user_files(nodes: Sequence[Node]) -> set[str]:
 
 
 def _owner(nodes: Sequence[Node], line: UserLine | None, text: str) -> Node:
-    """Returns the operator that an error names, or whose class contains a line; otherwise the first
-    one.
+    """Returns the operator that an error names, or whose class contains a line of code; otherwise
+    the first operator.
     """
     for node in nodes:
         if raised_by(node.name) in text:

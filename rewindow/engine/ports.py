@@ -1,5 +1,5 @@
-"""Decides for each port of an application whether a commit group writes its tuples to files, only
-counts them, or passes its frame on.
+"""Decides how a commit group handles the tuples of each port: it writes them to files, only counts
+them, or passes the frame on.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from rewindow.sequences import names_of
 
 
 def ports_to_write(app: Application) -> set[PortHandle]:
-    """Returns the ports whose frame is used more than once, so that all uses must read the result
-    of one run.
+    """Returns the ports whose frame is used more than once.
+
+    All uses must read the result of the same run.
     """
     read = app.read()
     sources = [output.source for output in app.outputs.values()]
@@ -38,8 +39,8 @@ def stateful_operators(app: Application) -> dict[str, FrameOperator]:
 
 
 def ports_to_count(app: Application) -> set[PortHandle]:
-    """Returns the ports whose tuples are only counted: they are not connected, and no state reads
-    them.
+    """Returns the ports whose tuples are only counted, because they are not connected and no state
+    reads them.
     """
     counted = set()
     for handle in app.dropped():
@@ -50,8 +51,9 @@ def ports_to_count(app: Application) -> set[PortHandle]:
 
 
 def levels(units: list[list[Node]]) -> list[list[list[Node]]]:
-    """Returns units (operators, cycles and chains) in levels; units of the same level do not depend
-    on each other.
+    """Groups units (operators, cycles and chains) in levels.
+
+    Units of the same level do not depend on each other.
 
     Args:
         units: the units in topological order, see `Application.units`.

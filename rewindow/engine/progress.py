@@ -24,7 +24,7 @@ class Progress:
 
 
 def output_tuples(result: GroupResult) -> dict[str, int]:
-    """Returns the number of tuples of a group by output."""
+    """Returns the number of tuples in a group for each output."""
     return {name: digests.tuples for name, digests in result.digests.items()}
 
 
@@ -34,8 +34,9 @@ def port_counts(
     result: GroupResult,
     errors: Collection[str],
 ) -> list[PortCount]:
-    """Returns the number of tuples of a group by port, for the ledger; `errors` are the names of
-    the error tables.
+    """Returns the number of tuples in a group for each port, for the ledger.
+
+    `errors` are the names of the error tables.
     """
     first = windows.first
     last = windows.last

@@ -1,5 +1,6 @@
-"""Passes that several operators share: the operators of a cycle or of a chain are computed in one
-pass, which has the results of all of them.
+"""Passes that several operators share.
+
+The operators of a cycle or a chain are computed in one pass, which has the results of all of them.
 
 Rules: O97, X40
 """
@@ -53,14 +54,14 @@ class SharedPasses:
                 self._passes |= dict.fromkeys(names_of(unit), shared)
 
     def of(self, node: Node) -> Pass | None:
-        """Returns the pass that an operator shares with others, None if it has a separate one."""
+        """Returns the pass that an operator shares with others; None if it has a separate one."""
         return self._passes.get(node.name)
 
     def inputs_of(self, node: Node, frames: Mapping[PortHandle, DataFrame]) -> dict[str, DataFrame]:
-        """Returns the tuples that feed an operator, by port; in a shared pass, only those from
-        outside of it.
+        """Returns the input tuples of an operator by port.
 
-        Only ports that rely on the order of emission have the column with that order.
+        In a shared pass, only tuples from outside of the pass are returned. The column with the
+        order of emission is added for ports that rely on this order.
         """
         shared = self.of(node)
         inside = shared.members if shared else {}
@@ -82,10 +83,11 @@ class SharedPasses:
         context: OperatorContext,
         materialize: GroupCache,
     ) -> None:
-        """Computes the pass of a unit, and stores the emitted tuples and states of its operators.
+        """Computes the pass of a unit, and stores the emitted tuples and the states of its
+        operators.
 
-        If an operator of a chain emits tuples of other keys, the pass is discarded, and the
-        operators of the chain have separate passes from then on.
+        If an operator of a chain emits tuples of other keys, the pass is discarded. From then on,
+        the operators of the chain have separate passes.
         """
         shared = self._passes[unit[0].name]
         inputs: dict[tuple[str, str], DataFrame] = {}
@@ -115,8 +117,9 @@ class SharedPasses:
 
 
 def inside_units(app: Application, units: Iterable[list[Node]]) -> set[PortHandle]:
-    """Returns the ports that only operators of the same unit read, so that their tuples exist only
-    inside the pass.
+    """Returns the ports that only operators of the same unit read.
+
+    Their tuples exist only inside the pass.
 
     Rules: X40
     """

@@ -25,25 +25,27 @@ _JOINED = "spark.sql.adaptive.coalescePartitions.enabled"
 
 @dataclass(frozen=True)
 class Shuffle:
-    """An order of rows and a number of partitions, both selected by a seed; seed 0
-    changes nothing.
+    """An order of rows and a number of partitions.
+
+    A seed selects both; seed 0 changes nothing.
     """
 
     seed: int = 0
 
     @property
     def number(self) -> int:
-        """Number of partitions: 2 to 6."""
+        """The number of partitions, from 2 to 6."""
         return 2 + self.seed % 5
 
     def spread(self, tuples: int) -> int:
-        """Returns the number of tuples to assume for a group: large enough that it is not computed
-        in one task.
+        """Returns the number of tuples to assume for a group.
+
+        It is so large that the group is not computed in one task.
         """
         return max(tuples, SMALL_TUPLES + 1) if self.seed else tuples
 
     def read(self, spark: SparkSession, table: Table, windows: WindowRange) -> DataFrame:
-        """Returns the tuples of a recorded stream, in the order that the seed selects."""
+        """Returns the tuples of a recorded stream in the order that the seed selects."""
         frame = read_windows(spark, table, windows)
         if not self.seed:
             return frame
@@ -65,8 +67,8 @@ class Shuffle:
 
     @contextmanager
     def parts(self, spark: SparkSession) -> Iterator[None]:
-        """Sets the number of partitions of every exchange to the selected one, within
-        the context.
+        """Sets the number of partitions of every exchange to the selected number, within the
+        context.
         """
         if not self.seed:
             yield

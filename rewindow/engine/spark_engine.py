@@ -1,5 +1,5 @@
-"""The engine of an attempt on Spark: computes groups, reads inputs, and compares with committed
-windows.
+"""The Spark engine of an attempt: computes groups, reads inputs, and compares windows with
+committed ones.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def spark_attempt(
 
 
 class SparkEngine:
-    """Computes groups with Spark; reads the inputs at the versions that the plan has pinned.
+    """Computes groups with Spark, and reads the inputs at the versions that the plan has pinned.
 
     Args:
         spark: the session.
@@ -162,8 +162,9 @@ class SparkEngine:
         self._committed = Committed(plan, root, epoch, runner=self._runner, tables=tables)
 
     def count_inputs(self, windows: WindowRange, *, check: bool = True) -> Counts:
-        """Counts each input's tuples per window, after comparing files with their recorded sizes
-        and checksums; compares the counts with the seals.
+        """Counts each input's tuples per window and compares the counts with the seals.
+
+        Before that, it compares the files with their recorded sizes and checksums.
         """
         for files in self._files.values():
             files.compare(windows)
@@ -187,7 +188,9 @@ class SparkEngine:
         staged: Iterable[str],
         tuples: int,
     ) -> GroupResult:
-        """See GroupRunner.compute. In at most once no task of a group may run twice.
+        """See GroupRunner.compute.
+
+        In the mode at most once, no task of a group may run twice.
 
         Rules: R13
         """
@@ -225,8 +228,9 @@ class SparkEngine:
         return self._runner.skip(states, skipped)
 
     def join_files(self) -> None:
-        """Joins small neighbouring files of each output. If a file cannot be read or written, they
-        are left unchanged.
+        """Joins small neighbouring files of each output.
+
+        Files that cannot be read or written are left unchanged.
         """
         for name in self._app.staged():
             output = self._app.outputs.get(name)
@@ -249,7 +253,7 @@ class SparkEngine:
 
 
 def _asked(plan: Plan, app: Application, measures: Measures) -> dict[str, list[AskedMeasure]]:
-    """Returns, by output, the measures that are computed together with its digests."""
+    """Returns the measures of each output that are computed together with its digests."""
     asked = {}
     for output in plan.outputs:
         rows = pa.schema([("window_id", pa.int64()), *app.columns(app.outputs[output.name])])

@@ -1,13 +1,13 @@
 """Takeover: an attempt fences all tables of a replay and decides where to resume.
 
 The order is essential. The checkpoints are fenced first and their marks are read, then every other
-table is fenced. The mark of a table is the one that it had when it was fenced. At least once sets
+table is fenced. The mark of a table is its mark at the time of fencing. The mode at least once sets
 the other tables back to the checkpoint that it restores, so it must choose the checkpoint before it
-fences them. All decisions depend on the tables alone.
+fences them. All decisions depend only on the tables.
 
-At most once stores the last started window under a separate transaction id on the checkpoints
-table. So it does not depend on the ledger: with an older or rebuilt ledger, no window is started
-twice.
+The mode at most once stores the last started window under a separate transaction id on the
+checkpoints table. So it does not depend on the ledger: with an older or rebuilt ledger, no window
+is started twice.
 
 Rules: R7
 """
@@ -128,9 +128,9 @@ def _take_facts(
 ) -> tuple[FencedTable, int]:
     """Fences the facts and returns them with their mark.
 
-    In a mode that writes only missing windows, the returned `done` is at most that of every output.
-    The facts are committed last, so an output with a lower mark has lost commits: its missing
-    windows are computed again by this attempt, and must be sealed again.
+    In a mode that writes only missing windows, the returned `done` is at most the mark of every
+    output. The facts are committed last, so an output with a lower mark has lost commits. This
+    attempt computes its missing windows again, and must seal them again.
     """
     if not plan.mode.writes_only_missing:
         facts = take(FACTS, FACTS)
@@ -171,7 +171,7 @@ class _Restorer:
             left.discard(start.restore)
 
     def newest_of_warm_up(self) -> stored.Checkpoint | None:
-        """Loads the newest checkpoint of a warm-up, None if there is none."""
+        """Loads the newest checkpoint of a warm-up; None if none exists."""
         marks = reversed(stored.warm_up_marks(self.checkpoints.table))
         return next((checkpoint for mark in marks if (checkpoint := self._load(mark))), None)
 
@@ -185,7 +185,7 @@ class _Restorer:
         return checkpoint
 
     def _say_cost(self, start: Resume) -> None:
-        """Reports the cost of restoring an older checkpoint than the newest that was saved."""
+        """Reports the cost of restoring an older checkpoint than the newest saved one."""
         newest = self.checkpoints.done
         if start.restore >= newest:
             return

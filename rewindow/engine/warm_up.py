@@ -1,7 +1,9 @@
-"""Warm-up: computes the state before a range from an earlier state, if no checkpoint exists there.
+"""Warm-up: computes the state before a range from an earlier state, if there is no checkpoint for
+the start of the range.
 
-It saves a checkpoint after every group, so that an interrupted warm-up can continue. Their marks
-are negative, because these windows are before the range. The last one is checkpoint 0.
+A checkpoint is saved after every group, so that an interrupted warm-up can continue. The marks of
+these checkpoints are negative, because their windows are before the range. The last checkpoint has
+number 0.
 
 Rules: W63
 """
@@ -28,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class WarmUp:
-    """A warm-up of an attempt.
+    """The warm-up of an attempt.
 
     Attributes:
         folder: the state folder.
@@ -77,7 +79,7 @@ class WarmUp:
         return start.warm_up_first, _base(self.plan, self.app, self.folder, self.beside)
 
     def _compute(self, windows: WindowRange, states: States) -> States:
-        """Computes a group without staging its outputs; only its states are used."""
+        """Computes a group without staging its outputs. Only its states are used."""
         schedule = CheckpointSchedule(self.plan.checkpoint_windows, self.plan.checkpoint_multiple)
         unseen = self.plan.start.unseen(self.plan.first)
         ends = self.app.ends(self.plan.ends)

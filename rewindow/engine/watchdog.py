@@ -23,9 +23,9 @@ _ANSWER_SECONDS_MAX = 10.0
 
 class Watchdog:
     """Calls a function if an attempt makes no progress for too long, and again after each further
-    period of the same length.
+    period of that length.
 
-    The limit is `seconds` or `factor` times the time of a group, whichever is longer.
+    The limit is `seconds` or `factor` times the duration of a group, whichever is longer.
 
     Args:
         seconds: shortest limit.
@@ -54,19 +54,19 @@ class Watchdog:
 
     @property
     def limit(self) -> float:
-        """Seconds without progress after which the attempt counts as stuck."""
+        """The time in seconds without progress after which the attempt counts as stuck."""
         return max(self._seconds, self._factor * self._group_seconds)
 
     def start(self) -> None:
-        """Starts the thread that checks the attempt; it does not keep the process alive."""
+        """Starts the thread that checks the attempt. The thread does not keep the process alive."""
         threading.Thread(target=self._watch, daemon=True).start()
 
     def stop(self) -> None:
-        """Stops the checks, because nothing is left to commit."""
+        """Stops the checks, because everything is committed."""
         self._ended.set()
 
     def printed(self, line: str) -> None:
-        """Stores the last line that the attempt has printed, which counts as progress."""
+        """Stores the last line that the attempt has printed. Printing a line counts as progress."""
         self._line = line
         self._since = self._clock()
 
@@ -96,7 +96,10 @@ class Watchdog:
 
 
 def _doing() -> str:
-    """Describes the work of Spark. It waits a limited time, since the JVM may be stuck too."""
+    """Describes what Spark is doing.
+
+    It waits only a limited time, because the JVM may be stuck too.
+    """
     answers: list[str] = []
     asking = threading.Thread(target=lambda: answers.append(_stages()), daemon=True)
     asking.start()
@@ -105,7 +108,7 @@ def _doing() -> str:
 
 
 def _stages() -> str:
-    """Returns the running Spark stages, as text."""
+    """Returns the running Spark stages as text."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context

@@ -1,5 +1,5 @@
-"""Runs a chain over one key range: operators with the same key, called one after the other in the
-same task.
+"""Runs a chain of operators over one key range: operators with the same key, called one after the
+other in the same task.
 
 An operator receives each batch as soon as it is emitted, so memory contains one batch per operator
 and never a whole window. The results are equal to those of separate passes, where a reader with the
@@ -38,7 +38,7 @@ _PART = "+foreign"
 
 
 class ForeignTuples(Exception):
-    """An operator of a chain emitted a tuple of another key than the one that it was called for.
+    """An operator of a chain emitted a tuple with another key than the key for which it was called.
 
     Attributes:
         operator: name of the operator.
@@ -66,12 +66,12 @@ def check_foreign(rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def raised_by(operator: str) -> str:
-    """Returns the note that is added to an error that an operator of a chain raised."""
+    """Returns the note that is added to an error raised by an operator of a chain."""
     return f'raised by operator "{operator}" of a chain'
 
 
 class ChainRange:
-    """Calls the operators of a chain over the tagged rows of one key range, on one thread.
+    """Calls the operators of a chain over the tagged rows of one key range, in one thread.
 
     Args:
         fused: the columns of the pass.
@@ -120,7 +120,7 @@ class ChainRange:
                 yield self._fused.states[name].placed(rows, self._fused.made)
 
     def _load(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Loads the states of a batch, which come first, and returns its tuples."""
+        """Loads the states at the start of a batch, and returns the tuples of the batch."""
         count = int(np.searchsorted(batch[SORT_KEY].to_numpy(), 1 << WINDOW_BITS))
         for _, tag, rows in stretches([batch.slice(0, count)], self._before):
             self._ranges[self._states[tag]].load(rows)
@@ -133,8 +133,8 @@ class ChainRange:
     ) -> Iterator[pa.RecordBatch]:
         """Passes the rows of an operator to its readers, and yields the rows that leave the pass.
 
-        It calls the readers recursively, depth first, so that a batch and all rows that follow from
-        it have left the chain before the next batch is processed.
+        It calls the readers recursively, depth first. So a batch and all rows that follow from it
+        have left the chain before the next batch is processed.
         """
         for batch in _with_name(name, emitted):
             port = by_tag(self._shapes[name].outputs)[tag_of(batch[SORT_KEY][0].as_py())]
@@ -153,7 +153,10 @@ class ChainRange:
 
 
 def _with_name(name: str, emitted: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the batches of an operator, and adds its name to an error that it raises."""
+    """Yields the batches of an operator.
+
+    If the operator raises an error, its name is added to the error.
+    """
     try:
         yield from emitted
     except Exception as error:

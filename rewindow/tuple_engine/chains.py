@@ -1,4 +1,4 @@
-"""Finds chains: connected operators with the same key, which run in one pass.
+"""Finds chains: connected operators that have the same key and run in one pass.
 
 Rules: O97
 """
@@ -11,7 +11,7 @@ from rewindow.operators.tuples.operator import TupleOperator
 
 
 def units_of(app: Application) -> list[list[Node]]:
-    """Returns the operators of an application, grouped by pass: a cycle, a chain or one operator.
+    """Groups the operators of an application by pass: a cycle, a chain or a single operator.
 
     Only the first operator of a chain reads from outside of it, so units never wait for each other.
     """
@@ -37,7 +37,9 @@ def units_of(app: Application) -> list[list[Node]]:
 
 
 def _fused_writer(app: Application, reader: Node) -> str:
-    """Returns the name of the operator that a reader can share a pass with, or an empty text."""
+    """Returns the name of the operator with which a reader can share a pass; empty if there is
+    none.
+    """
     if len(reader.feeds) != 1:
         return ""
     [(port, end)] = reader.feeds.items()
@@ -51,7 +53,7 @@ def _fused_writer(app: Application, reader: Node) -> str:
 
 
 def _same_placing(writer: Node, reader: Node) -> bool:
-    """Returns whether the attributes of two operators allow one task to call both."""
+    """Returns whether the attributes of two operators allow one task to call both of them."""
     for node in (writer, reader):
         operator = node.operator
         if not isinstance(operator, TupleOperator) or operator.delays or node.locality == APART:

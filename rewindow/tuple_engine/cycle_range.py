@@ -1,5 +1,5 @@
-"""Runs a cycle over one key range: its operators are called window by window, and each receives the
-tuples that another has emitted.
+"""Runs a cycle of operators over one key range, window by window. Each operator receives the tuples
+that another one has emitted.
 
 In each window the delay operators first emit the tuples that earlier windows have left in their
 state. Then each other operator receives its tuples, in topological order. At last the delay
@@ -49,7 +49,7 @@ class PassColumns(Protocol):
 
 
 class CycleRange:
-    """Calls the operators of a cycle over the tagged rows of one key range, on one thread.
+    """Calls the operators of a cycle over the tagged rows of one key range, in one thread.
 
     Args:
         fused: the columns of the rows that enter and leave the pass.
@@ -116,8 +116,9 @@ class CycleRange:
         yield from self._flush()
 
     def _go_on(self, window: int) -> Iterator[pa.RecordBatch]:
-        """Computes a window after all its tuples have been read; for the window before the first
-        one, calls `setup`.
+        """Computes a window after all its tuples have been read.
+
+        For the window before the first one, it calls `setup`.
         """
         if window < self._windows.first:
             for key_range in self._ranges.values():
@@ -137,7 +138,7 @@ class CycleRange:
 
     def _end(self, name: str) -> None:
         """Passes the tuples of the current window to an operator, ends its window, and passes on
-        its emitted tuples.
+        the tuples that it has emitted.
         """
         for port in self._ports[name]:
             for rows in self._given.get((name, port), ()):
@@ -159,8 +160,8 @@ class CycleRange:
         self._given.setdefault((name, port), []).append(own)
 
     def _hand_on(self, name: str) -> None:
-        """Stores the tuples that an operator has emitted, as output of the pass and as input of its
-        readers in the cycle.
+        """Stores the tuples that an operator has emitted, both as output of the pass and as input
+        of its readers in the cycle.
         """
         for batch in self._ranges[name].flush():
             tag = tag_of(batch[SORT_KEY][0].as_py())
@@ -187,7 +188,7 @@ class CycleRange:
         rows: pa.RecordBatch,
         end: str,
     ) -> None:
-        """Raises an error for a tuple with a key that may belong to another key range."""
+        """Raises an error if a tuple has a key that may belong to another key range."""
         if self._own_keys is None:
             return
         foreign = excluding(_keys_of(rows, self._shapes[reader].key_of[port]), self._own_keys)
@@ -203,7 +204,7 @@ class CycleRange:
             )
 
     def _keep(self, batch: pa.RecordBatch, wide: Columns) -> None:
-        """Stores rows that an operator has emitted, with their tag and columns in the pass."""
+        """Stores the emitted rows of an operator, with the tag and the columns of the pass."""
         self._waiting += batch.num_rows
         self._made.setdefault(wide.tag, []).append(wide.placed(batch, self._fused.made))
 

@@ -19,9 +19,7 @@ from rewindow.tuple_engine.passes import Pass
 
 
 class EmissionOrder:
-    """The ports of an application that rely on the order of emission of the port that
-    feeds them.
-    """
+    """The ports of an application that rely on the order in which their tuples were emitted."""
 
     def __init__(self, app: Application) -> None:
         self._keys: dict[str, tuple[str, ...]] = {}
@@ -39,7 +37,7 @@ class EmissionOrder:
                     self._followed.setdefault(str(end.operator), set()).add(end.port)
 
     def has_order(self, operator: str | None) -> bool:
-        """Returns whether an operator is called tuple by tuple, so that its tuples have an order of
+        """Returns whether an operator is called for each tuple, so that its tuples have an order of
         emission.
         """
         return operator in self._keys
@@ -51,7 +49,7 @@ class EmissionOrder:
         return is_called and writer is not None and {*writer} <= {*node.input_ports()[port].key}
 
     def followed(self, operator: str) -> frozenset[str]:
-        """Returns the output ports of an operator with several key ranges whose order of emission
-        another operator relies on.
+        """Returns the output ports of an operator with several key ranges on whose order of
+        emission another operator relies.
         """
         return frozenset(self._followed.get(operator, ()))

@@ -39,8 +39,8 @@ class Emissions:
 
     The values of emitted tuples are in one list per port, tuple after tuple. They are converted to
     an Arrow table when a batch is full, or before a batch that the operator emits itself.
-    `_stretches` has pairs of window and count for the rows of a port; `_foreign` the positions of
-    tuples emitted under another key.
+    `_stretches` has pairs of window and count for the rows of a port. `_foreign` has the positions
+    of tuples that were emitted under another key.
 
     Args:
         name: name of the operator's class, for messages.
@@ -81,15 +81,17 @@ class Emissions:
             self._quicken(port, width)
 
     def _quicken(self, port: str, width: int) -> None:
-        """Enables the fast path of `emit` for a port, unless its values must be copied
-        or checked.
+        """Enables the fast path of `emit` for a port, unless its values must be copied or
+        checked.
         """
         if width and port not in self._shape.errors and self.kept.is_plain(port):
             self._plain[port] = (self._append[port], width)
 
     def follow(self, ports: Iterable[str], reads: ReadKey) -> None:
-        """Marks each tuple of some ports that is emitted under another key than its own. Which
-        other tuples precede it depends on the key ranges, so it has no stable position.
+        """Marks each tuple of the given ports that is emitted under another key than its own.
+
+        Which other tuples precede such a tuple depends on the key ranges, so it has no stable
+        position.
 
         Args:
             ports: ports with the columns of the operator's key.
@@ -127,7 +129,7 @@ class Emissions:
         return append
 
     def require_key(self, reads: ReadKey | None) -> None:
-        """Rejects emitted tuples while no key is selected, until it is called with None."""
+        """Rejects emitted tuples as long as no key is selected. A call with None ends that."""
         self._required = reads if self._shape.keys else None
         if self._required is None:
             self._quick.update(self._plain)
@@ -171,7 +173,7 @@ class Emissions:
                 self._noted[port] = count
 
     def is_full(self) -> bool:
-        """Returns whether enough tuples for a batch are collected."""
+        """Returns whether enough tuples for a batch have been collected."""
         waiting = self._in_tables
         for port, values in self._values.items():
             waiting += len(values) // (self._shape.widths[port] or 1)
@@ -286,8 +288,8 @@ class Emissions:
         self._in_tables += table.num_rows
 
     def _seal(self, port: str) -> None:
-        """Converts the collected tuples of a port to a table, so that rows that are added later
-        come after them.
+        """Converts the collected tuples of a port to a table, so that later rows come after
+        them.
         """
         values = self._values[port]
         if not values:
@@ -340,7 +342,7 @@ class Emissions:
         values: Sequence[pa.Array],
         foreign: Sequence[int] = (),
     ) -> pa.RecordBatch:
-        """Returns rows of one tag, with the columns of all tags.
+        """Returns the rows of one tag, with the columns of all tags.
 
         Args:
             columns: columns of the tag.

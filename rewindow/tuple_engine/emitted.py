@@ -1,4 +1,5 @@
-"""Protects emitted tuples from later changes: copies nested values, and reports changes in tests.
+"""Protects emitted tuples against later changes: copies nested values, and reports changes in
+tests.
 
 Rules: O43
 """
@@ -29,7 +30,8 @@ class _Emitted(NamedTuple):
 
 
 class EmittedCopies:
-    """Copies emitted values that an operator could still change: values of nested columns.
+    """Copies emitted values that an operator could still change, which are the values of nested
+    columns.
 
     Args:
         ports: columns of each output port.
@@ -60,8 +62,9 @@ class EmittedCopies:
         return tuple(copies)
 
     def note_batch(self, port: str, rows: pa.Table) -> None:
-        """Stores a copy of a batch for comparison, because its buffers may be those of a numpy
-        array that the operator still uses.
+        """Stores a copy of a batch for comparison.
+
+        The operator may still use the buffers of the batch, for example as a numpy array.
         """
         if self._tells:
             copy = rows.take(pa.array(range(rows.num_rows), pa.int64()))

@@ -1,4 +1,4 @@
-"""Tuples for which `process` of a tuple operator fails, as tasks report them to the driver.
+"""Reports the tuples for which `process` of a tuple operator fails, from the tasks to the driver.
 
 Rules: R93
 """
@@ -23,7 +23,7 @@ _ADDRESS = re.compile("0x[0-9a-f]{6,}")
 
 
 class FailingTuple(NamedTuple):
-    """A failing tuple of an input port; `detail` is the error."""
+    """A failing tuple of an input port. `detail` is the error."""
 
     port: str
     window: int
@@ -64,7 +64,9 @@ def check_failing(operator: str, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def error_text(error: str) -> str:
-    """Returns an error as the detail of an error tuple: its first line, without memory addresses,
-    so that it is the same in every run.
+    """Returns an error as the detail of an error tuple.
+
+    The detail is the first line of the error without memory addresses, so that it is the same in
+    every run.
     """
     return _ADDRESS.sub("0x...", error.partition("\n")[0])[:_DETAIL_LENGTH_MAX]

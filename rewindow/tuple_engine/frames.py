@@ -53,7 +53,9 @@ def emitted_frames(
     state: DataFrame | None,
     context: OperatorContext,
 ) -> dict[str, DataFrame]:
-    """Returns the tuples that a group emits on each port: `window_id` and its columns."""
+    """Returns the tuples that a group emits on each port, with `window_id` and the columns of the
+    port.
+    """
     parts = _parts(
         operator,
         inputs,
@@ -69,8 +71,9 @@ def states_after(
     state: DataFrame | None,
     context: OperatorContext,
 ) -> DataFrame:
-    """Returns the rows of state after a group, from the same pass. With a key, rows of removed keys
-    are marked.
+    """Returns the rows of state after a group, from the same pass.
+
+    With a key, the rows of removed keys are marked.
     """
     states = _parts(
         operator,
@@ -84,7 +87,8 @@ def states_after(
 
 
 def _merged(operator: TupleOperator, states: DataFrame) -> DataFrame:
-    """Returns the single state of an operator with `spread`, merged from those of its instances.
+    """Returns the single state of an operator with `spread`, merged from the states of its
+    instances.
 
     Rules: R100
     """
@@ -107,8 +111,9 @@ def _parts(
     state: DataFrame | None,
     context: OperatorContext,
 ) -> Mapping[str, DataFrame]:
-    """Returns the results of a group's single pass: the tuples of each port, and the state. In a
-    replay the pass runs only once per group.
+    """Returns the results of a group's single pass: the tuples of each port, and the state.
+
+    In a replay the pass runs only once per group.
     """
     tags = _alone(operator, context).parts
     if context.parts is None:
@@ -146,8 +151,8 @@ def one_pass(
     context: OperatorContext,
     sink: PartSink | None = None,
 ) -> DataFrame:
-    """Returns the tagged rows that a group emits on all ports, and of the state after it; see
-    `pass_of`.
+    """Returns the tagged rows that a group emits on all ports, and the rows of the state after it;
+    see `pass_of`.
     """
     given = alone_ports(inputs)
     return pass_of(
@@ -176,15 +181,16 @@ def pass_of(
     context: OperatorContext,
     sink: PartSink | None = None,
 ) -> DataFrame:
-    """Returns the tagged rows that the operators of a pass emit on all ports, and of their states
-    after it.
+    """Returns the tagged rows that the operators of a pass emit on all ports, and the rows of their
+    states after it.
 
     With a sink, tasks pass their rows to it, and the returned rows are the names of the written
     files.
 
     The tuples of a window are processed port by port, then by recorded offset. Tuples of an
-    operator are processed in the order of emission if the column `EMITTED` has it. Those of a
-    published stream, and all others, are processed in the order of a hash of their columns.
+    operator are processed in the order of emission if the column `EMITTED` is present. All other
+    tuples, including those of a published stream, are processed in the order of a hash of their
+    columns.
 
     Args:
         one: the pass.
@@ -330,15 +336,17 @@ def _tagged(
 
 
 def tuple_key(frame: DataFrame, schema: pa.Schema, *, has_offset: bool) -> Column:
-    """Returns the key that identifies a tuple of a port within its window in every attempt: the
-    offset of a recorded tuple, otherwise a hash of its columns, which equal tuples share.
+    """Returns the key that identifies a tuple of a port within its window in every attempt.
+
+    For a recorded tuple, the key is its offset. Otherwise it is a hash of the columns, which equal
+    tuples share.
     """
     is_recorded = has_offset and _OFFSET in frame.columns
     return F.col(_OFFSET).cast("bigint") if is_recorded else _hash(schema)
 
 
 def _hash(schema: pa.Schema) -> Column:
-    """Returns the hash of a port's columns, by their names and declared types."""
+    """Returns a hash of a port's columns, computed from their names and declared types."""
     values = {}
     for field in schema:
         values[field.name] = (_declared(field), _type_of(field))
@@ -346,8 +354,9 @@ def _hash(schema: pa.Schema) -> Column:
 
 
 def _controls(frame: DataFrame, columns: Columns) -> pa.Table:
-    """Returns the control tuples of a group. There are few, so they are sent to all tasks together
-    with the code.
+    """Returns the control tuples of a group.
+
+    There are few of them, so they are sent to all tasks together with the code.
     """
     return control_rows(frame.select(WINDOW, *_named(columns)).toArrow())
 
@@ -371,13 +380,15 @@ def _tagged_state(
 
 
 def _at(place: int) -> tuple[Column, Column]:
-    """Returns the sort columns of rows that have no order among each other."""
+    """Returns the sort columns of rows that are not ordered among each other."""
     return bigint(place).alias(SORT_KEY), bigint(0).alias(_ORDER)
 
 
 def _named(columns: Columns) -> list[Column]:
-    """Returns the columns of a port in their declared types, so that the keys of two ports are
-    comparable; times as microseconds.
+    """Returns the columns of a port with their declared types, so that the keys of two ports are
+    comparable.
+
+    Times become microseconds.
     """
     selected = []
     for field, name in zip(
@@ -394,7 +405,7 @@ def _named(columns: Columns) -> list[Column]:
 
 
 def _declared(field: pa.Field) -> Column:
-    """Returns a column in the type that the port declares."""
+    """Returns a column with the type that the port declares."""
     return F.col(quoted_column(field.name)).cast(_type_of(field))
 
 

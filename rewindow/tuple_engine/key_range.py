@@ -1,9 +1,9 @@
 """Runs one key range of a tuple operator: receives and returns Arrow batches, both in Spark and in
 tests.
 
-All rows are in one stream of tagged rows. Input: rows of state, then tuples by window, port and
-order. Output: a batch per output port, and at the end rows of state. The tagged rows have shared
-columns for all tags, see `tagged_rows`.
+All rows are in one stream of tagged rows. The input has rows of state, then tuples by window, port
+and order. The output has a batch per output port, and rows of state at the end. All tags share the
+columns of the tagged rows, see `tagged_rows`.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ NO_CONTROLS: Mapping[str, Mapping[int, pa.RecordBatch]] = MappingProxyType({})
 
 
 class KeyRange:
-    """Calls a copy of an operator over the tagged rows of one key range, on one thread.
+    """Calls a copy of an operator over the tagged rows of one key range, in one thread.
 
-    The rows are sorted by window and port. A window is opened when the first row of it or of a
-    later window is read, and all windows of the group are opened and closed, including empty ones.
+    The rows are sorted by window and port. A window is opened when the first row of this window or
+    a later one is read. All windows of the group are opened and closed, including empty ones.
 
     Args:
         operator: the operator.
@@ -132,7 +132,7 @@ class KeyRange:
             self._process[name] = getattr(self._operator, f"process_{name}", None) or by_default
 
     def take(self, key: tuple[Any, ...]) -> None:
-        """Selects the key to read.
+        """Selects the key whose state is read.
 
         Raises:
             InputError: a broadcast tuple is processed, and another partition may have the key.
@@ -196,7 +196,7 @@ class KeyRange:
             )
 
     def set_up(self) -> None:
-        """Calls `setup` after the state is loaded; later calls have no effect."""
+        """Calls `setup` after the state is loaded. Later calls have no effect."""
         if not self._is_set_up:
             self._state.begin()
             self._call("setup", self._operator.setup)
@@ -230,8 +230,10 @@ class KeyRange:
                 raise error
 
     def tear_down_after(self, error: BaseException) -> None:
-        """Calls `teardown` after an error. If it fails, too, a note about that is added to the
-        first error. Does nothing if `setup` was not called.
+        """Calls `teardown` after an error.
+
+        If `teardown` fails too, a note about that is added to the first error. Does nothing if
+        `setup` was not called.
 
         Rules: O35
         """
@@ -243,7 +245,7 @@ class KeyRange:
             error.add_note(f"teardown failed too: {type(further).__name__}: {further}")
 
     def _go_on(self, window: int) -> Iterator[pa.RecordBatch]:
-        """Closes the open window and opens the following ones, up to the given window."""
+        """Closes the open window and opens the following windows, up to the given one."""
         while self._window < window:
             self.end()
             self.begin(self._window + 1)
@@ -280,8 +282,9 @@ class KeyRange:
                 )
 
     def _take_controls(self) -> None:
-        """Calls `process` for the control tuples of the open window; no key is selected during the
-        calls.
+        """Calls `process` for the control tuples of the open window.
+
+        No key is selected during these calls.
 
         Rules: O132, O133
         """
@@ -308,7 +311,7 @@ class KeyRange:
                 raise
 
     def _note(self, name: str, error: Exception, row: Any = None) -> None:
-        """Adds a note to an exception: callback, window and tuple."""
+        """Adds a note with callback, window and tuple to an exception."""
         window = self._operator.__dict__.get("window_id")
         where = f"{name} of {type(self._operator).__name__}" + (
             f", window {window}" if window is not None else ""
@@ -432,10 +435,10 @@ class KeyRange:
         rows: Any,
         stretch: pa.RecordBatch,
     ) -> None:
-        """Processes tuples, and reports those for which `process` fails: the first one of each key.
+        """Processes tuples, and reports the first failing tuple of each key.
 
-        Later tuples of such a key are not processed. Only a run without the first one shows whether
-        they fail, too.
+        Later tuples of such a key are not processed. Only a run without the first failing tuple
+        shows whether they fail, too.
         """
         while stretch.num_rows and EVERY_KEY not in self._failed_keys:
             if self._failed_keys:
@@ -457,8 +460,10 @@ class KeyRange:
         return None
 
     def _keys_of(self, port: str, rows: pa.RecordBatch) -> list[Any]:
-        """Returns the keys of tuples, or EVERY_KEY for all tuples if a failure of one key may
-        affect others, because the failed call may have changed attributes that are not keyed state.
+        """Returns the keys of tuples, or EVERY_KEY for all tuples if a failure of one key can
+        affect others.
+
+        This is the case if the failed call may have changed attributes that are not keyed state.
         """
         if not self._shape.keys or self._operator.transient or port in self._broadcast:
             return [EVERY_KEY] * rows.num_rows
@@ -475,7 +480,7 @@ def _without_mark(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 @contextmanager
 def torn_down(ranges: Collection[KeyRange]) -> Iterator[None]:
-    """Calls `teardown` of the operators of a pass after it has run, and after an error.
+    """Calls `teardown` of the operators of a pass after the pass has run, even after an error.
 
     Rules: O35
     """

@@ -1,5 +1,5 @@
-"""The state of a key range, as an operator accesses it: the values of the selected key are its
-attributes.
+"""The state of a key range as an operator accesses it: the values of the selected key are
+attributes of the operator.
 
 Values of immutable types are stored in the operator's `__dict__` while their key is selected, so
 that reading and assigning them is as fast as for any attribute. When another key is selected,
@@ -30,8 +30,9 @@ NO_KEY = object()
 
 
 class KeyedState:
-    """The records of all keys of a key range: a list with the values of the declared fields, and
-    whether they have changed.
+    """The records of all keys of a key range.
+
+    A record is a list with the values of the declared fields, and whether they have changed.
 
     Args:
         shape: columns of the operator's ports and state.
@@ -58,8 +59,9 @@ class KeyedState:
         self.failed_at: Any = None
 
     def begin(self) -> None:
-        """Selects the only key of an operator without keys; called once, after the
-        state is loaded.
+        """Selects the only key of an operator without keys.
+
+        It is called once, after the state is loaded.
         """
         if not self._keys:
             self._enter(())
@@ -105,8 +107,9 @@ class KeyedState:
         rows: Iterable[Any],
         keys: Iterable[Any],
     ) -> None:
-        """Does the same as `_enter` and `leave` in one loop, for speed; `leave` is only called if
-        the operator has selected another key itself.
+        """Does the same as `_enter` and `leave` in one loop, for speed.
+
+        `leave` is only called if the operator itself has selected another key.
         """
         (field,) = self._fields_there
         name = field.name
@@ -196,7 +199,7 @@ class KeyedState:
         return record
 
     def unkeyed(self) -> InputError:
-        """Returns the error for using state while no key is selected."""
+        """Returns the error for an access to state while no key is selected."""
         return InputError(
             f"state of {self._name} is used while no key is selected",
             hint="Use `for key in self.keys()`, or `self.at(key)` in process_batch.",
@@ -207,8 +210,9 @@ class KeyedState:
         return self.own()[field.place]
 
     def peek(self) -> list[Any]:
-        """Returns the record of the selected key for reading only; default values for a key without
-        state.
+        """Returns the record of the selected key for reading only.
+
+        A key without state has default values.
 
         Raises:
             InputError: no key is selected.
@@ -243,7 +247,7 @@ class KeyedState:
         self._enter(key)
 
     def each_key(self) -> Iterator[Any]:
-        """Yields the keys with state in ascending order, and selects each."""
+        """Yields the keys with state in ascending order, and selects each of them."""
         self.leave()
         for key in sorted(self._states, key=_order):
             if key in self._states:
@@ -282,8 +286,10 @@ class KeyedState:
         self._known.update(of_rows)
 
     def rows(self) -> Iterator[list[pa.Array]]:
-        """Yields the rows of changed and of removed keys. Without a key it yields the single row if
-        it differs from the defaults; whether it does must not depend on where groups end.
+        """Yields the rows of changed and removed keys.
+
+        Without a key, it yields the single row if it differs from the default values. Whether it
+        differs must not depend on where groups end.
 
         Rules: R86
         """
@@ -318,7 +324,7 @@ class KeyedState:
 
 
 def merge_states(operator: TupleOperator, rows: pa.Table, name: str) -> pa.Table:
-    """Returns the merged state of all instances of an operator with `spread`, one row or none.
+    """Returns the merged state of all instances of an operator with `spread`, as one row or none.
 
     Args:
         operator: the operator.
@@ -356,6 +362,6 @@ def _travelling(column: pa.Field) -> pa.Field:
 
 
 def _order(key: Any) -> Any:
-    """Returns a sort key for keys; nulls come first."""
+    """Returns a sort key for keys. Nulls come first."""
     parts = key if isinstance(key, tuple) else (key,)
     return tuple((part is not None, part) for part in parts)

@@ -1,4 +1,4 @@
-"""Number of tuples and duration of each partition, as the tasks of a pass report them."""
+"""The number of tuples and the duration of each partition, as the tasks of a pass report them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _PART = "+partition"
 
 
 class PartitionRows(NamedTuple):
-    """A partition in one pass: its number, its number of tuples, and the seconds of its task."""
+    """A partition in one pass: its number, its number of tuples, and the duration of its task in
+    seconds.
+    """
 
     number: int
     rows: int
@@ -53,7 +55,7 @@ class PartitionMeter:
 
 
 def partitions_reported(rows: Iterable[Mapping[str, Any]]) -> list[PartitionRows]:
-    """Returns the partitions that tasks report in rows of `WRITTEN`."""
+    """Returns the partitions that tasks have reported in rows of `WRITTEN`."""
     partitions = []
     for row in rows:
         if row["part"] == _PART:

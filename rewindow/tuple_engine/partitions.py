@@ -27,7 +27,7 @@ _INT = 1 << 32
 
 
 class Division:
-    """Divides the rows of a pass by Spark's hash of their keys, by partition id, round robin, or
+    """Divides the rows of a pass: by Spark's hash of their keys, by partition id, round robin, or
     into one task.
 
     Rows have a partition id if the operator declares partitions, a codec or a broadcast port.
@@ -46,8 +46,9 @@ class Division:
         self.names_partitions = self.is_by_id or placing.spread is not None
 
     def of_input(self, place: OperatorPort, row_hash: Column, offset: Column | None) -> Column:
-        """Returns the partition of the tuples of an input port; a tuple of a broadcast port becomes
-        a row in each partition.
+        """Returns the partition of the tuples of an input port.
+
+        A tuple of a broadcast port becomes one row in each partition.
 
         Args:
             place: operator and port.
@@ -62,7 +63,7 @@ class Division:
         return F.lit(None).cast("int")
 
     def of_state(self) -> Column:
-        """Returns the partition of rows of state; with `spread`, the first instance loads them."""
+        """Returns the partition of rows of state. With `spread`, the first instance loads them."""
         return F.lit(0 if self._placing.spread else None).cast("int")
 
     def divide(self, parts: Sequence[DataFrame]) -> DataFrame:
@@ -135,7 +136,7 @@ class Division:
         keys: dict[str, Column],
         expression: str,
     ) -> DataFrame:
-        """Returns rows with the partition that an SQL expression over the key columns returns.
+        """Adds to rows the partition that a SQL expression over the key columns returns.
 
         Raises:
             InputError: the expression is random, or does not return a whole number.
@@ -189,7 +190,7 @@ def _type_of(field: pa.Field) -> DataType:
 
 
 def java_hash_of(column: Column, field: pa.Field) -> Column:
-    """Returns Java's hashCode of a column, as BIGINT; 0 for null.
+    """Returns the value of Java's hashCode for a column, as BIGINT; 0 for null.
 
     Rules: O85
     """
@@ -208,7 +209,9 @@ def java_hash_of(column: Column, field: pa.Field) -> Column:
 
 
 def _java_text(column: Column) -> Column:
-    """Returns Java's hashCode of a text: 31 * hash + unit, over its UTF-16 code units."""
+    """Returns the value of Java's hashCode for a text: 31 * hash + unit, over its UTF-16 code
+    units.
+    """
     units = F.encode(column, "UTF-16BE")
     count = (F.octet_length(units) / F.lit(2)).cast("int")
     places = F.when(count > 0, F.sequence(F.lit(0), count - 1)).otherwise(
@@ -234,7 +237,7 @@ def _java_text(column: Column) -> Column:
 
 
 def _java_list(hashes: Sequence[Column]) -> Column:
-    """Returns the hashCode of a java.util.List of values with these hashes."""
+    """Returns the hashCode of a java.util.List whose values have the given hashes."""
     hashed = F.lit(1).cast("bigint")
     for item in hashes:
         hashed = (hashed * 31 + item).bitwiseAND(F.lit(_INT - 1))
@@ -242,5 +245,5 @@ def _java_list(hashes: Sequence[Column]) -> Column:
 
 
 def _as_int(column: Column) -> Column:
-    """Returns the low 32 bits as a signed number."""
+    """Returns the low 32 bits of a number as a signed number."""
     return F.when(column >= _INT // 2, column - _INT).otherwise(column)

@@ -113,14 +113,16 @@ class Pass:
 
     @property
     def placing(self) -> Placing:
-        """How it is divided between tasks, from the current attributes of its operators."""
+        """How the pass is divided between tasks, from the current attributes of its operators."""
         placings = [member.operator.placing for member in self.members.values()]
         return next((placing for placing in placings if placing != AS_SPARK), AS_SPARK)
 
     @property
     def parts(self) -> dict[str, Columns]:
-        """The columns of its results, by PORT, or an empty name for the state. With several
-        operators the name is OPERATOR/PORT.
+        """The columns of each result of the pass.
+
+        A result is named after its port, and the state has an empty name. With several operators
+        the name is OPERATOR/PORT.
         """
         parts = {}
         for name, columns in self.states.items():
@@ -131,7 +133,7 @@ class Pass:
 
     @property
     def title(self) -> str:
-        """The pass of several operators in messages."""
+        """The name of a pass of several operators in messages."""
         delays = [name for name, member in self.members.items() if member.operator.delays]
         return f"the pass of its {'cycle' if delays else 'chain'}"
 
@@ -142,7 +144,8 @@ class Pass:
         unseen: Collection[PortHandle] = (),
         followed: Callable[[str], frozenset[str]] = lambda operator: frozenset(),
     ) -> Pass:
-        """Returns the pass of an operator, or of several in the order in which they are called.
+        """Returns the pass of one operator, or of several operators in the order in which they are
+        called.
 
         Args:
             unit: the operators.
@@ -169,7 +172,7 @@ class Pass:
         port_order: Iterable[str] = (),
         failing: list[FailingTuple] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yields the tuples that one key range emits, then its state, see `KeyRange` and
+        """Yields the tuples that one key range emits, then its state; see `KeyRange` and
         `CycleRange`.
 
         Args:
@@ -254,7 +257,7 @@ class Pass:
 
 
 def control_rows(rows: pa.Table) -> pa.Table:
-    """Returns control tuples, `window_id` first, in the order of their values, without duplicates.
+    """Returns control tuples without duplicates, sorted by `window_id` and then by their values.
 
     Rules: O133, X44
     """
@@ -268,7 +271,9 @@ def control_rows(rows: pa.Table) -> pa.Table:
 
 
 def alone_ports(by_port: Mapping[str, Item]) -> dict[OperatorPort, Item]:
-    """Returns a mapping by port name as one by (operator, port), for a pass of one operator."""
+    """Converts a mapping by port name to a mapping by (operator, port), for a pass of one
+    operator.
+    """
     return {(ALONE, port): item for port, item in by_port.items()}
 
 

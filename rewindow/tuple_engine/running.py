@@ -1,5 +1,6 @@
-"""The copy of an operator that the engine calls. Its state fields are plain attributes, so that
-reading and assigning them is fast.
+"""The copy of an operator that the engine calls.
+
+Its state fields are plain attributes, so that reading and assigning them is fast.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ class StateReader(Protocol):
     """The key range that a running copy belongs to."""
 
     def unkeyed(self) -> InputError:
-        """Returns the error for using state while no key is selected."""
+        """Returns the error for an access to state while no key is selected."""
 
 
 class _NoKey:
-    """The descriptor of a state field. It is only called while no key is selected; otherwise the
-    value is in the operator's `__dict__`.
+    """The descriptor of a state field.
+
+    It is only called while no key is selected. Otherwise the value is in the operator's `__dict__`.
     """
 
     def __get__(
@@ -54,8 +56,9 @@ def running_copy(
 
 @cache
 def _running_class(kind: type, names: tuple[str, ...]) -> type:
-    """Returns the class of running copies: a subclass of the operator's class without pydantic's
-    checks of assignments.
+    """Returns the class of running copies.
+
+    It is a subclass of the operator's class without pydantic's checks of assignments.
     """
     own = {
         "__module__": kind.__module__,
@@ -75,8 +78,9 @@ def _running_class(kind: type, names: tuple[str, ...]) -> type:
 
 
 def check_assigned(operator: TupleOperator, given: Mapping[str, Any]) -> None:
-    """Checks that callbacks have only assigned state and transient attributes. Other attributes
-    would be lost after the group.
+    """Checks that callbacks have assigned only state and transient attributes.
+
+    Other attributes would be lost after the group.
 
     Args:
         operator: the running copy.

@@ -63,8 +63,9 @@ class Columns:
 
     @cached_property
     def names(self) -> list[str]:
-        """Their names in the tagged rows: type and number. Key columns come first, so that they are
-        the same for all tags.
+        """The names of the columns in the tagged rows, made of type and number.
+
+        Key columns come first, so that they are the same for all tags.
         """
         names = [""] * len(self.schema)
         counts = Counter[str]()
@@ -79,8 +80,10 @@ class Columns:
 
     @cached_property
     def stored(self) -> pa.Schema:
-        """The columns with the types in the tagged rows: timestamps as microseconds, because Python
-        needs 400 times as long for timestamps.
+        """The columns with their types in the tagged rows.
+
+        Timestamps are stored as microseconds, because Python needs 400 times as long for
+        timestamps.
         """
         types = map(plain_type, self.schema.types)
         return pa.schema(list(zip(self.names, types, strict=True)))
@@ -97,8 +100,8 @@ class Columns:
         )
 
     def placed(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        """Returns rows that an operator has emitted, with this tag and the columns of a
-        whole pass.
+        """Returns rows that an operator has emitted, with this tag and the columns of the whole
+        pass.
         """
         values = {SORT_KEY: self.places(batch)}
         for name in self.names:
@@ -110,14 +113,14 @@ class Columns:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def places(self, batch: pa.RecordBatch) -> pa.Array:
-        """Returns the sort keys of rows, with this tag."""
+        """Returns the sort keys of rows with this tag."""
         places = batch[SORT_KEY].to_numpy()
         return pa.array(places - tag_of(places) + self.tag)
 
 
 @cache
 def _name_of(kind: pa.DataType) -> str:
-    """Returns the part of a column's name that identifies its type, in letters and digits."""
+    """Returns the part of a column's name that identifies its type, as letters and digits."""
     text = str(kind)
     if text.isidentifier():
         return text
@@ -134,7 +137,7 @@ def loaded_tag(operator: TupleOperator) -> Columns:
 
 
 def state_tag(operator: TupleOperator) -> Columns:
-    """Returns the columns of new state rows; with a key, the last column marks a removed key."""
+    """Returns the columns of new state rows. With a key, the last column marks a removed key."""
     loaded = loaded_tag(operator)
     if not (loaded.key and operator.fields):
         return loaded
@@ -150,8 +153,9 @@ def input_tags(operator: TupleOperator) -> dict[str, Columns]:
 
 
 def output_tags(operator: TupleOperator) -> dict[str, Columns]:
-    """Returns the columns of each output port; an error port also has those for reason, position
-    and detail.
+    """Returns the columns of each output port.
+
+    An error port also has columns for reason, position and detail.
     """
     tags = {}
     for tag, (name, port) in enumerate(operator.output_ports().items(), 1):
@@ -169,7 +173,7 @@ def tagged_schema(tags: Iterable[Columns]) -> pa.Schema:
 
 
 def by_tag(tags: Mapping[Part, Columns]) -> dict[int, Part]:
-    """Returns tag to the port, or other part, that it belongs to."""
+    """Returns the port or other part that each tag belongs to."""
     parts = {}
     for part, columns in tags.items():
         parts[columns.tag] = part
@@ -177,13 +181,13 @@ def by_tag(tags: Mapping[Part, Columns]) -> dict[int, Part]:
 
 
 def in_port_order(ports: Iterable[str], order: Iterable[str]) -> list[str]:
-    """Returns ports in a given order; ports that are not in it come first."""
+    """Returns ports in a given order. Ports that are not part of that order come first."""
     last = list(order)
     return sorted(ports, key=lambda port: last.index(port) if port in last else -1)
 
 
 def sort_key(window: int, tag: int, before: int) -> int:
-    """Returns the value of the first column.
+    """Returns the value of the first column, which contains window and tag.
 
     Args:
         window: the window.
@@ -194,12 +198,12 @@ def sort_key(window: int, tag: int, before: int) -> int:
 
 
 def tag_of(place: Any) -> Any:
-    """Returns the tag of a sort key, or the tags of an array of them."""
+    """Returns the tag of a sort key, or the tags of an array of sort keys."""
     return place & ((1 << TAG_BITS) - 1)
 
 
 def window_of(place: Any, before: int) -> Any:
-    """Returns the window of a sort key, or the windows of an array of them."""
+    """Returns the window of a sort key, or the windows of an array of sort keys."""
     return (place >> WINDOW_BITS) + before
 
 
@@ -213,7 +217,9 @@ def untagged(
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[tuple[str, pa.Table]]:
     """Yields, for each batch with rows of one tag, `window_id` and the columns with their declared
-    names and types; also `IS_FOREIGN` if a row has that mark.
+    names and types.
+
+    If a row is marked as foreign, the batch also has the column `IS_FOREIGN`.
     """
     parts = by_tag(tags)
     for batch in batches:
@@ -236,8 +242,8 @@ def _declared_values(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 class TagShape:
-    """Properties of an operator that all its key ranges share and that are computed once: the
-    columns of its tags, its ports, and its keys.
+    """Properties that are computed once for all key ranges of an operator: the columns of its tags,
+    its ports, and its keys.
 
     Attributes:
         sent, made: columns of the tagged rows that it receives, and of those that it emits.
@@ -297,7 +303,7 @@ def as_travelling(column: pa.Array) -> pa.Array:
 
 
 def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Returns a column as one contiguous array, also if it has no rows."""
+    """Returns a column as one contiguous array, even if it has no rows."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     return (
