@@ -1,4 +1,4 @@
-"""Counts of a source's tuples per window, computed in one pass over the source."""
+"""Counts a source's tuples per window in one pass over the source."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from rewindow.windows import WindowRange
 
 @dataclass(frozen=True)
 class ArrivalCounts:
-    """Number of tuples in each window that has any, in order of the windows. It has one row per
-    window, not per tuple.
+    """The number of tuples in each window that has any, in the order of the windows.
+
+    It has one row per window, not per tuple.
 
     Attributes:
         windows: window ids.
@@ -68,8 +69,9 @@ class ArrivalCounts:
 
     @classmethod
     def of(cls, found: pa.Table) -> ArrivalCounts:
-        """Returns the counts in a table with columns `window_id, tuples, present, newest`, where
-        rows without a window are malformed.
+        """Returns the counts in a table with the columns `window_id, tuples, present, newest`.
+
+        Rows without a window are malformed tuples.
         """
         whole = found.filter(found["window_id"].is_valid()).sort_by("window_id")
         malformed = found.filter(found["window_id"].is_null())["tuples"].to_numpy().sum()
@@ -94,7 +96,7 @@ class ArrivalCounts:
 
     @property
     def rows(self) -> int:
-        """Number of all rows, including malformed ones."""
+        """The number of all rows, including malformed ones."""
         return int(self.tuples.sum()) + self.malformed
 
     def lack_of_event_time(self, stream: str, event_at: str) -> str:
@@ -110,19 +112,19 @@ class ArrivalCounts:
 
     @property
     def future(self) -> int:
-        """Number of tuples whose arrival is in the future."""
+        """The number of tuples whose arrival is in the future."""
         return int(self.tuples.sum() - self.present.sum())
 
     @property
     def newest_arrival_us(self) -> int | None:
-        """Arrival of the newest tuple that is not in the future, in microseconds; None if none
-        exists.
+        """The arrival, in microseconds, of the newest tuple that is not in the future; None if
+        there is no such tuple.
         """
         there = self.newest_us[self.present > 0]
         return int(there.max()) if len(there) else None
 
     def as_malformed(self, apart: Sequence[WindowRange]) -> ArrivalCounts:
-        """Returns the counts after the tuples of some ranges are counted as malformed."""
+        """Returns the counts with the tuples of the given ranges counted as malformed."""
         kept = np.ones(len(self.windows), bool)
         for part in apart:
             kept &= ~self.inside(part)

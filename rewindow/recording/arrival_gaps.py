@@ -1,5 +1,5 @@
-"""Finds tuples whose arrival is so far from all others that too many windows between them would be
-sealed empty.
+"""Finds tuples whose arrival is so far from all others that too many empty windows between them
+would be sealed.
 
 A device that has lost its clock sends times in 1970. Such a tuple must not cause all windows since
 then to be sealed. If its arrival is the latest, it must not make all following tuples late. So the
@@ -49,12 +49,12 @@ class ArrivalGap:
 
     @property
     def column(self) -> Column:
-        """Condition that is true for the tuples on the smaller side."""
+        """A condition that is true for the tuples on the smaller side."""
         inside = [f"window_id between {part.first} and {part.last}" for part in self.apart]
         return F.expr(" or ".join(inside))
 
     def as_malformed(self, tuples: DataFrame) -> DataFrame:
-        """Returns the tuples, with those on the smaller side marked as malformed."""
+        """Marks the tuples on the smaller side as malformed and returns all tuples."""
         events = names_of(recorded_schema(tuples.schema).fields[3:])
         far = self.column
         return tuples.withColumns(
@@ -119,7 +119,7 @@ def refused(
     files: Sequence[SourceFile],
     may_be_quarantined: bool,
 ) -> InputError:
-    """Returns the error for a gap, with rows of its smaller side and the settings that help.
+    """Returns the error for a gap, with rows of its smaller side and the settings that can help.
 
     Args:
         name, stream: the stream and its settings.

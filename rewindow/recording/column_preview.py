@@ -22,11 +22,11 @@ _COLUMN = re.compile(
 
 
 def expected_columns(config: Config, name: str) -> pa.Schema | None:
-    """Returns the predicted event columns of a stream in the settings. A column has the type
-    `UNKNOWN` if its type cannot be predicted.
+    """Returns the predicted event columns of a stream in the settings.
 
-    None if nothing can be predicted, for example because the source does not exist yet or `columns`
-    contains types that are not plain.
+    A column has the type `UNKNOWN` if its type cannot be predicted. Returns None if nothing can be
+    predicted, for example because the source does not exist yet or `columns` contains types that
+    are not plain.
     """
     stream = config.stream(name)
     declared = _declared(stream.columns)
@@ -50,19 +50,17 @@ def expected_columns(config: Config, name: str) -> pa.Schema | None:
 
 
 def _replaced(stream: StreamConfig) -> set[str]:
-    """Returns the columns of the source that the stream replaces: the arrival and the computed
-    columns.
-    """
+    """Returns the source columns that the stream replaces: the arrival and the computed columns."""
     return {"arrived_at", *stream.select}
 
 
 def _recorded_type(kind: pa.DataType) -> pa.DataType:
-    """Returns the type under which a column is recorded: timestamps become instants."""
+    """Returns the type with which a column is recorded. Timestamps become instants."""
     return pa.timestamp("us", "UTC") if pa.types.is_timestamp(kind) else kind
 
 
 def _declared(columns: str | None) -> pa.Schema | None:
-    """Returns declared columns of plain types; None if none are declared or one is not plain.
+    """Returns the declared columns if all have plain types; None otherwise or if none are declared.
 
     >>> _declared("k STRING, n DECIMAL(10, 2), `a b` int").names
     ['k', 'n', 'a b']

@@ -63,8 +63,10 @@ class TypedValue:
 
 
 def parsed_type(kind: T.DataType) -> T.DataType:
-    """Returns the type under which JSON is parsed. Times stay texts and decimals keep more digits,
-    so that the tables of this module decide about them and not the parser.
+    """Returns the type with which JSON is parsed.
+
+    Times stay texts and decimals keep more digits, so that the tables of this module decide about
+    them and not the parser.
     """
     if isinstance(kind, T.DecimalType):
         return _finest(kind)
@@ -81,8 +83,9 @@ def parsed_type(kind: T.DataType) -> T.DataType:
 
 
 def zoned_type(kind: T.DataType) -> T.DataType:
-    """Returns the type under which a column is recorded. Local times, including those within lists,
-    become instants.
+    """Returns the type with which a column is recorded.
+
+    Local times, including those within lists, become instants.
     """
     text = T.StructType().add("it", kind).json().replace('ype":"timestamp_ntz"', 'ype":"timestamp"')
     return T.StructType.fromJson(json.loads(text))["it"].dataType
@@ -94,7 +97,7 @@ def typed_value(
     declared: T.DataType,
     zone: str,
 ) -> TypedValue:
-    """Returns a value converted to another type, according to the tables of this module.
+    """Converts a value to another type, according to the tables of this module.
 
     Raises:
         InputError: no value of the first type can have the second one.
@@ -169,9 +172,7 @@ def _typed_struct(
     declared: T.StructType,
     zone: str,
 ) -> TypedValue:
-    """Returns a structure converted field by field, because Spark's cast matches fields by
-    position.
-    """
+    """Converts a structure field by field, because Spark's cast matches fields by position."""
     parts = []
     is_wrong = F.lit(False)
     notes: Notes = {}

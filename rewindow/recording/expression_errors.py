@@ -57,14 +57,14 @@ _PLAIN = re.compile(r"\w+", re.ASCII)
 
 
 def plain_words(error: PySparkException) -> str:
-    """Returns Spark's message in one line, without its error class and SQL state."""
+    """Returns Spark's message in one line, without the error class and the SQL state."""
     lines = filter(None, map(str.strip, str(error).splitlines()))
     line = next(lines, type(error).__name__)
     return f"{_STATE.sub('', _TAG.sub('', line))}."
 
 
 def columns_error(name: str, columns: str, error: PySparkException) -> InputError:
-    """Returns the error for declared columns that are not DDL."""
+    """Returns the error for declared columns that are not valid DDL."""
     if error.getCondition() == "UNSUPPORTED_DATATYPE":
         return InputError(
             f'setting "columns" of stream "{name}" has {_unknown_type(error)[0]}',
@@ -85,7 +85,7 @@ def expression_error(
     rows: DataFrame,
     columns: Sequence[str],
 ) -> InputError | None:
-    """Returns an error for the first expression of a stream's settings that Spark rejects; None if
+    """Returns an error for the first expression in a stream's settings that Spark rejects; None if
     Spark accepts all.
 
     Args:
@@ -105,8 +105,9 @@ def expression_error(
 
 
 def event_at_hint(event_at: str, events: Mapping[str, T.DataType]) -> str:
-    """Returns a hint how to make a TIMESTAMP column of the value of `event_at`; empty if that is
-    the name of a missing column.
+    """Returns a hint how to convert the value of `event_at` to a TIMESTAMP column.
+
+    It is empty if `event_at` names a missing column.
     """
     kind = events.get(event_at)
     name = "event_time"
@@ -129,8 +130,8 @@ def event_at_hint(event_at: str, events: Mapping[str, T.DataType]) -> str:
 
 
 def _as_timestamp(column: str, kind: T.DataType) -> tuple[str, str]:
-    """Returns SQL that converts a column to TIMESTAMP, and a text about the case that the column
-    has another unit or format.
+    """Returns SQL that converts a column to TIMESTAMP, and a text for columns in another unit or
+    format.
     """
     if isinstance(kind, T.StringType):
         return (

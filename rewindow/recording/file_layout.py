@@ -2,8 +2,8 @@
 
 An offset counts from 0 in its window, in order of arrival and position in the source. A file
 contains whole windows in order. So a tuple's offset is its row number in the file minus the row
-number of its window's first tuple, and it can be assigned while the sorted rows are written. A
-window function would need another pass over them. The counts also determine how windows are divided
+number of its window's first tuple. It can be assigned while the sorted rows are written. A window
+function would need another pass over the rows. The counts also determine how windows are divided
 into files of equal size. Range partitioning would read the source an additional time to sample it.
 
 Rules: X51
@@ -59,12 +59,12 @@ class FileLayout:
 
     @property
     def tuples(self) -> int:
-        """Number of all tuples."""
+        """The number of all tuples."""
         return int(self.counts.sum())
 
     def put(self, spark: SparkSession, good: DataFrame) -> DataFrame:
-        """Returns the tuples of these windows with their offsets, ordered, one Spark partition per
-        file.
+        """Adds the offsets to the tuples of these windows, and returns them ordered, with one Spark
+        partition per file.
         """
         order = ["arrived_at", *POSITION]
         if len(self.windows) > _SENT_MAX:
@@ -99,8 +99,10 @@ class FileLayout:
         return placed.withColumn("offset", number - F.col("__begin"))
 
     def check(self, stream: str, written: DataFrame) -> pa.Table:
-        """Returns the digests of the written tuples after checking, in the same pass, that their
-        offsets are 0 to n - 1.
+        """Checks that the offsets of the written tuples are 0 to n - 1, and returns the digests of
+        the tuples.
+
+        Both are computed in one pass.
 
         Raises:
             ResourceError: the windows do not contain the counted number of tuples, so the source

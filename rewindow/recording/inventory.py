@@ -37,7 +37,7 @@ _BESIDE = ("windows", "files", "checkpoints")
 
 @dataclass(frozen=True)
 class StreamEntry:
-    """Summary of a stream.
+    """The summary of a stream.
 
     Attributes:
         is_published: whether it is an application's output; otherwise it was recorded.
@@ -62,7 +62,7 @@ class StreamEntry:
     late: int
 
     def span(self) -> str:
-        """Returns the time that its sealed windows cover."""
+        """Returns the time range that the stream's sealed windows cover."""
         if self.sealed is None:
             return "no sealed windows"
         return (
@@ -71,7 +71,9 @@ class StreamEntry:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the entry as plain values; window ids are numbers.
+        """Returns the entry as plain values.
+
+        Window ids are numbers.
 
         Rules: W14
         """
@@ -161,8 +163,9 @@ def late_windows(
     name: str,
     reason: str = LATE,
 ) -> tuple[list[tuple[WindowRange, int]], int | None]:
-    """Returns ranges of sealed windows that have tuples in quarantine for a reason, with the number
-    of these tuples, and the end of the stream.
+    """Returns ranges of sealed windows that have quarantined tuples for a reason.
+
+    Also returns the number of these tuples, and the end of the stream.
 
     Raises:
         InputError: the stream does not exist.
@@ -181,7 +184,7 @@ def late_windows(
 
 
 def check_unchanged(config: Config, name: str) -> None:
-    """Checks that no window of a stream was changed in its source, before late tuples are added.
+    """Checks that no window of a stream has changed in its source, before late tuples are added.
 
     Raises:
         InputError: names the changed windows.
@@ -204,12 +207,12 @@ def check_unchanged(config: Config, name: str) -> None:
 
 
 def columns_of(config: Config, name: str) -> list[tuple[str, str]]:
-    """Returns names and types of a stream's columns, as stored by Delta."""
+    """Returns the names and types of a stream's columns as Delta stores them."""
     return [(field.name, str(field.type)) for field in Table.open(config.stream_table(name)).schema]
 
 
 def settings_of(config: Config, name: str) -> dict[str, str]:
-    """Returns the settings that a stream was recorded with."""
+    """Returns the settings with which a stream was recorded."""
     return stored_settings(Table.open(config.windows_table(name)))
 
 
@@ -246,7 +249,7 @@ def rows_of(config: Config, name: str, window: str, limit: int) -> tuple[int, bo
 
 
 def _outside(entry: StreamEntry, window: int) -> RangeError:
-    """Returns the error for a window before a stream's first or after its last one."""
+    """Returns the error for a window before a stream's first window or after its last one."""
     if entry.sealed is None:
         return RangeError(
             f'stream "{entry.name}" has no window {window}: it has no sealed windows',
@@ -284,10 +287,10 @@ def tables_of(config: Config, name: str) -> list[Location]:
 
 
 def delete_stream(config: Config, name: str, *, force: bool = False) -> list[Dependent]:
-    """Deletes a stream's tables and its rows in quarantine, and returns the dependents that needed
-    it.
+    """Deletes a stream's tables and its rows in quarantine. Returns the replays that needed the
+    stream.
 
-    The next deletion completes one that died.
+    If a deletion is interrupted, the next one completes it.
 
     Args:
         config: current settings.
@@ -311,7 +314,7 @@ def delete_stream(config: Config, name: str, *, force: bool = False) -> list[Dep
 
 
 def check_unneeded(config: Config, name: str) -> None:
-    """Checks that no replay needs a stream, before its recorded tuples are removed.
+    """Checks that no replay needs a stream, before the stream's recorded tuples are removed.
 
     Raises:
         OverlapError: names the replays that need it.
@@ -324,7 +327,7 @@ def remove_stream(config: Config, name: str) -> None:
     """Removes a stream's tables and its rows in quarantine. The caller must have the stream's lock.
 
     The tables are moved aside one by one, the tuples first, and deleted after all have moved. So
-    `finish_removal` recognizes a removal that died by the moved tables, and completes it.
+    `finish_removal` recognizes an interrupted removal by the moved tables, and completes it.
     """
     drafts = _drafts(config, name)
     for number, (path, draft) in enumerate(
@@ -344,8 +347,9 @@ def remove_stream(config: Config, name: str) -> None:
 
 
 def finish_removal(config: Config, name: str) -> None:
-    """Completes a removal that died. If the tuples exist again, a user has restored them, and they
-    stay.
+    """Completes an interrupted removal.
+
+    If the tuples exist again, a user has restored them, and they are kept.
     """
     drafts = [draft for draft in _drafts(config, name) if draft.exists()]
     if drafts and not config.stream_table(name).exists():
@@ -377,7 +381,7 @@ class QuarantinedRow(TypedDict):
 
 
 def quarantined(config: Config, name: str, limit: int) -> list[QuarantinedRow]:
-    """Returns rows of a stream in quarantine, sorted by reason, then in the order of their
+    """Returns the quarantined rows of a stream, sorted by reason, then in the order of their
     files.
     """
     # PySpark is slow to import, and most commands that use this module do not need it.
@@ -397,7 +401,9 @@ def quarantined(config: Config, name: str, limit: int) -> list[QuarantinedRow]:
 
 
 def quarantine_counts(config: Config, name: str) -> dict[str, int]:
-    """Returns the number of a stream's rows in quarantine by reason, the most frequent first."""
+    """Returns the number of a stream's quarantined rows for each reason, the most frequent reason
+    first.
+    """
     if not Table.exists(config.quarantine_table):
         return {}
     sql = f"""select reason, count(*) as n from q where {_of_stream(name)}
@@ -411,8 +417,9 @@ def _of_stream(name: str) -> str:
 
 
 def still_needed(name: str, needed: Sequence[Dependent], what: str = "deleted") -> OverlapError:
-    """Returns the error for a stream that replays still need, which prevents its deletion or
-    restart; it lists the replays.
+    """Returns the error for deleting or restarting a stream that replays still need.
+
+    It lists these replays.
     """
     force = (
         f", or delete the stream anyway: rewindow streams delete {name} --force"

@@ -1,11 +1,11 @@
-"""Classifies tuples of sealed windows: already recorded, late, or in a window that was changed in
+"""Classifies tuples of sealed windows: already recorded, late, or in a window that has changed in
 the source.
 
 Windows are compared as a whole, by digest. Only if the digests differ are the tuples compared one
 by one, as multisets: of n equal tuples in the source and m in the recording, the n - m with the
 last positions are new. New tuples are late if the window still has all recorded ones. If recorded
-tuples are missing from it, the window was changed: adding the new tuples would keep both versions
-of a row.
+tuples are missing in the source, the window was changed. Adding the new tuples would keep both
+versions of a row.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SHOWN = 5
 
 
 class Differences(NamedTuple):
-    """Sealed windows in which a source and the recording differ, ascending.
+    """Sealed windows in which a source and the recording differ, in ascending order.
 
     Attributes:
         windows: their ids.
@@ -66,11 +66,11 @@ class Differences(NamedTuple):
         return self.where((self.gone > 0) & (self.new > 0))
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Differences:
-        """Returns the windows selected by a mask."""
+        """Returns the windows that a mask selects."""
         return Differences(self.windows[chosen], self.gone[chosen], self.new[chosen])
 
     def counts(self, limit: int) -> list[dict[str, int]]:
-        """Returns window, gone and new of the first `limit` windows."""
+        """Returns the columns window, gone and new for the first `limit` windows."""
         columns = {"window": self.windows, "gone": self.gone, "new": self.new}
         return list(pa.table(columns).slice(0, limit).to_pylist())
 
@@ -81,7 +81,7 @@ def compare(
     tables: StreamTables,
     windows: WindowRange,
 ) -> Differences:
-    """Returns the windows in which a source differs from the recording, ascending.
+    """Returns the windows in which a source differs from the recording, in ascending order.
 
     Args:
         spark: the session.
@@ -111,7 +111,7 @@ def compare(
 
 
 def warnings(stream: str, found: Differences) -> list[str]:
-    """Returns warnings about short and changed windows."""
+    """Returns warnings about windows that lost tuples and about changed windows."""
     command = f"rewindow record {stream} --reopen --replace"
     warned = []
     short = found.short
@@ -131,7 +131,7 @@ def warnings(stream: str, found: Differences) -> list[str]:
 
 
 def check_whole(stream: str, found: Differences, gone: Sequence[str]) -> None:
-    """Checks that the tuples of windows to replace cannot be in files that the source no longer
+    """Checks that no tuples of the windows to replace can be in files that the source no longer
     has.
 
     Raises:
@@ -151,10 +151,10 @@ def check_whole(stream: str, found: Differences, gone: Sequence[str]) -> None:
 
 
 def _digests(sealed: DataFrame, stored: pa.Table, now: str) -> pa.Table:
-    """Returns digests of the source's windows, each over the columns that its seal names.
+    """Returns digests of the source's windows, each computed over the columns that its seal names.
 
-    A window that has a value in a column that was added later gets no digest, so it differs from
-    the recorded one.
+    If a window has a value in a column that was added later, it gets no digest, so it differs from
+    the recorded window.
     """
     exclude = ("window_id", *POSITION)
     older = excluding(pc.unique(stored["columns"]).to_pylist(), {now})
@@ -171,7 +171,7 @@ def _digests_over(
     columns: str,
     exclude: Sequence[str],
 ) -> pa.Table:
-    """Returns the digests of the windows whose seals name these columns."""
+    """Returns the digests of the windows whose seals name the given columns."""
     known = {*json.loads(columns), *exclude}
     windows = stored.filter(pc.equal(stored["columns"], columns))["window_id"]
     bounds = pc.min_max(windows)
@@ -196,8 +196,8 @@ def _count_tuples(
     tables: StreamTables,
     windows: npt.NDArray[np.int64],
 ) -> Differences:
-    """Returns, per window, the number of tuples that only the source has and of those that only the
-    recording has.
+    """Returns, for each window, the number of tuples that are only in the source and the number
+    that are only in the recording.
     """
     inside = F.broadcast(spark.createDataFrame(pa.table({"window_id": windows})))
     recorded = _recorded(spark, tables, WindowRange(int(windows[0]), int(windows[-1])))
@@ -226,9 +226,7 @@ def surplus(
     tables: StreamTables,
     differing: Sequence[int],
 ) -> DataFrame:
-    """Returns the tuples of differing windows that are missing from the recording, with all their
-    columns.
-    """
+    """Returns the tuples in differing windows that the recording lacks, with all their columns."""
     windows = spark.createDataFrame(pa.table({"window_id": pa.array(differing, pa.int64())}))
     recorded = _recorded(spark, tables, WindowRange(min(differing), max(differing)))
     keys = ["window_id", "__first", "__second"]

@@ -28,7 +28,8 @@ def notes_on_local(
     instant: Column,
     text: Column | None = None,
 ) -> Notes:
-    """Returns two notes about a local time, each 0 or 1: it does not exist, it exists twice.
+    """Returns two numbers for a local time, each 0 or 1: whether it does not exist, and whether it
+    exists twice.
 
     Args:
         zone: the zone in which it was interpreted.
@@ -63,7 +64,7 @@ def one_if(condition: Column) -> Column:
 
 
 def sum_notes(notes: Iterable[Notes]) -> dict[str, Column]:
-    """Returns the notes of several values, added up for a row."""
+    """Returns the sum of the notes of several values in a row."""
     found: dict[str, Column] = {}
     for each in notes:
         for name, count in each.items():
@@ -72,7 +73,7 @@ def sum_notes(notes: Iterable[Notes]) -> dict[str, Column]:
 
 
 def note_words(counts: Mapping[str, int], zone: str) -> list[str]:
-    """Returns the lines that a recording reports about values that were changed or chosen.
+    """Returns the lines of a recording's report about values that were changed or chosen.
 
     Args:
         counts: number of values, by name in `NOTES`.

@@ -41,8 +41,9 @@ def refused(
     files: Sequence[SourceFile],
     path: Location,
 ) -> InputError:
-    """Returns the error for a source with too many malformed rows, with reasons, samples and the
-    table with all of them.
+    """Returns the error for a source with too many malformed rows.
+
+    It has the reasons, samples, and the table with all malformed rows.
 
     Args:
         name, stream: the stream and its settings.
@@ -66,8 +67,8 @@ def refused(
 
 
 def _reasons(bad: DataFrame, files: Sequence[SourceFile]) -> str:
-    """Returns the most frequent reasons, one per line, each with its number of rows and its first
-    and last row.
+    """Returns the most frequent reasons, one per line, with the number of rows and the first and
+    last row.
     """
     row = F.struct(FILE, ROW, PAYLOAD)
     numbers = F.count(F.lit(1)).alias("rows"), F.min(row).alias("first"), F.max(row).alias("last")

@@ -1,6 +1,4 @@
-"""Reports progress of a recording: each step when it starts, and then at most once a second while
-it runs.
-"""
+"""Reports the progress of a recording: each step when it starts, then at most once a second."""
 
 from __future__ import annotations
 
@@ -34,10 +32,10 @@ class RecordingProgress:
 
     @contextmanager
     def during(self, step: str, tuples: int = 0) -> Iterator[None]:
-        """Reports a step that Spark runs, repeatedly until it has ended.
+        """Reports a step that Spark runs, repeatedly until the step has ended.
 
-        The events have no percentage: Spark counts the tasks of a stage, but the number of stages
-        of a step is unknown.
+        The events have no percentage, because Spark counts the tasks of a stage but the number of
+        stages is unknown.
         """
         ended = threading.Event()
         thread = threading.Thread(target=self._follow, args=(step, tuples, ended), daemon=True)

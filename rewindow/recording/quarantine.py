@@ -1,8 +1,8 @@
-"""Stores tuples that could not be recorded, each once, no matter how often its source is read.
+"""Stores tuples that could not be recorded, each only once, no matter how often the source is read.
 
-A source of files is read as a whole each time. Of n equal tuples for one window and reason, only
-those in excess of the number already in quarantine are new. The files of a Delta source never
-change, so there a tuple is identified by its position.
+A source of files is always read as a whole. Of n equal tuples for one window and reason, only those
+in excess of the number already in quarantine are new. The files of a Delta source never change, so
+a tuple of such a source is identified by its position.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ def malformed_rows(
     *,
     are_refused: bool = False,
 ) -> DataFrame:
-    """Returns malformed rows as rows for the quarantine, without a window. The reason of rows from
-    a rejected recording has the prefix `REFUSED`.
+    """Returns malformed rows as rows for the quarantine, without a window.
+
+    The reason of rows from a rejected recording starts with `REFUSED`.
     """
     reason = F.concat(F.lit(REFUSED if are_refused else ""), F.col(REASON))
     return _rows(
@@ -53,7 +54,7 @@ def malformed_rows(
 
 
 def release(path: Location, stream: str, reason: str) -> None:
-    """Removes a stream's rows whose reason starts with a text from the quarantine."""
+    """Removes from the quarantine the rows of a stream whose reason starts with a text."""
     if not Table.exists(path):
         return
     name = stream.replace("'", "''")
@@ -69,14 +70,15 @@ def late_rows(
     events: Sequence[str],
     reason: str = LATE,
 ) -> DataFrame:
-    """Returns late tuples as rows for the quarantine. The payload has the whole tuple, so that it
-    can be restored.
+    """Returns late tuples as rows for the quarantine.
+
+    The payload has the whole tuple, so that it can be restored.
     """
     return _rows(spark, late, files, F.lit(reason), tuple_text(events))
 
 
 def tuple_text(events: Sequence[str]) -> Column:
-    """Returns a tuple's arrival and event columns as JSON."""
+    """Returns the arrival and the event columns of a tuple as JSON."""
     return F.to_json(
         F.struct(*named_columns(("arrived_at", *events))),
         {"ignoreNullFields": "false", "timestampFormat": _MICROSECONDS},
@@ -110,7 +112,7 @@ def quarantine(
     *,
     by_position: bool,
 ) -> int:
-    """Adds rows that are not in quarantine yet, and returns their number.
+    """Adds the rows that are not in quarantine yet, and returns their number.
 
     Args:
         spark: the session.
@@ -156,7 +158,7 @@ def quarantine(
 
 
 def holds(spark: SparkSession, path: Location, stream: str, rows: DataFrame) -> bool:
-    """Returns whether all of some rows are already in quarantine."""
+    """Returns whether all of the given rows are already in quarantine."""
     if not Table.exists(path):
         return False
     new = _not_there(spark, Table.open(path), stream, rows, by_position=False)

@@ -1,7 +1,7 @@
-"""Records what is new in a stream's source into the recorded stream, window by window.
+"""Records new tuples of a stream's source into the recorded stream, window by window.
 
-A run over an unchanged source changes nothing. If a run dies at any point, the next one completes
-its work: it first seals tuples without a sealed window, then records and quarantines what is still
+A run over an unchanged source changes nothing. If a run is interrupted, the next run completes its
+work: it first seals tuples without a sealed window, then records and quarantines what is still
 missing.
 """
 
@@ -88,9 +88,9 @@ def record(  # noqa: PLR0913 - each is an option of the verb
     replace: bool = False,
     start_over: bool = False,
 ) -> RecordResult:
-    """Records what is new in a stream's source, seals its windows, and returns the counts.
+    """Records the new tuples of a stream's source, seals their windows, and returns the counts.
 
-    The window of the newest tuple stays open, since more tuples may arrive in it. A tuple that
+    The window of the newest tuple stays open, because more tuples may arrive in it. A tuple that
     arrives after its window's seal is late.
 
     Args:
@@ -258,8 +258,9 @@ class _Run:
         tuples: DataFrame,
         contents: SourceContents,
     ) -> None:
-        """Stops if too many rows are malformed, because a setting must be wrong. Puts the rows into
-        quarantine, where they can be inspected.
+        """Stops the recording if too many rows are malformed, because a setting must be wrong.
+
+        The rows go to quarantine, where they can be inspected.
         """
         if not malformed.too_many(arrivals, self.stream):
             return
@@ -284,7 +285,7 @@ class _Run:
         stored: StreamTables | None,
         last: int | None,
     ) -> tuple[DataFrame, ArrivalCounts]:
-        """Returns the tuples and their counts, with tuples from a wrong clock marked as malformed.
+        """Marks tuples from a wrong clock as malformed, and returns all tuples and their counts.
 
         Raises:
             InputError: a gap is too long, and its rows may not go to quarantine.
@@ -315,13 +316,19 @@ class _Run:
         )
 
     def _start_over(self) -> None:
-        """Removes all that was recorded. It runs only after the source was read without errors."""
+        """Removes everything that was recorded.
+
+        It runs only after the source was read without errors.
+        """
         self.progress.step("deleting the recorded stream")
         inventory.check_unneeded(self.config, self.name)
         inventory.remove_stream(self.config, self.name)
 
     def rebuild_seals(self) -> None:
-        """Creates a lost table of seals again, empty. Recovery then seals all recorded tuples."""
+        """Creates a lost table of seals again, without rows.
+
+        Recovery then seals all recorded tuples.
+        """
         data = tuples_without_seals(self.config, self.name)
         sealing.check_grid(self.spark, self.name, data, grid=self.stream.grid)
         create_seals(self.config, self.name, self.stream, data=data)
@@ -350,8 +357,10 @@ class _Run:
         position: SourcePosition,
         start_over: bool,
     ) -> tuple[SourceContents, DataFrame]:
-        """Returns the contents of the source and its tuples, read by Spark directly if possible,
-        otherwise from scratch files to which they are written typed once.
+        """Returns the contents of the source and its tuples.
+
+        If possible, Spark reads the source directly. Otherwise, the typed rows are first written to
+        scratch files.
         """
         declared = parse_columns(self.name, self.stream.columns)
         stored = None if start_over else open_stream_tables(self.config, self.name)
@@ -426,7 +435,7 @@ class _Run:
         counts: RecordingCounts,
         contents: SourceContents,
     ) -> None:
-        """Records and seals windows, and reports which stay open."""
+        """Records and seals windows, and reports which windows stay open."""
         self.result.waiting = counts.waiting
         if counts.open and tables.end is not None:
             self.result.warnings.append(
@@ -453,8 +462,9 @@ class _Run:
         self._count_sealed(windows, sealed.empty)
 
     def _count_sealed(self, windows: WindowRange, empty: int) -> None:
-        """Adds the windows that this run has sealed to the result. Windows that recovery has sealed
-        come before the others.
+        """Adds the windows that this run has sealed to the result.
+
+        They come after the windows that recovery has sealed.
         """
         self.result.first = windows.first if self.result.first is None else self.result.first
         self.result.last = windows.last
@@ -535,8 +545,8 @@ class _Run:
         self.result.reopened = sum(map(len, opened.windows))
 
     def _mark_stale(self, windows: Sequence[WindowRange]) -> None:
-        """Marks windows that were published from these windows as stale, because they get a new
-        seal.
+        """Marks windows that were published from the given windows as stale, because the given
+        windows get a new seal.
         """
         self.result.warnings += mark_stale(Ledger.open(self.config.ledger_url), self.name, windows)
 
@@ -556,8 +566,9 @@ class _Run:
         before: WindowRange | None,
         counts: RecordingCounts,
     ) -> None:
-        """Puts malformed rows and late tuples into quarantine; `before` is the range that was
-        sealed before this run.
+        """Puts malformed rows and late tuples into quarantine.
+
+        `before` is the range that was sealed before this run.
         """
         by_position = not contents.whole
         path = self.config.quarantine_table
@@ -593,8 +604,8 @@ class _Run:
         windows: WindowRange,
         counts: RecordingCounts,
     ) -> None:
-        """Quarantines tuples of sealed windows that the source has and the recording lacks: late
-        tuples, and new tuples of changed windows.
+        """Quarantines tuples of sealed windows that are in the source but not in the recording:
+        late tuples, and new tuples of changed windows.
         """
         self.result.already_there = counts.sealed
         sealed = self._sealed(tuples, windows.last)
@@ -621,14 +632,14 @@ class _Run:
             self._put_tuples_aside(reduce(DataFrame.unionByName, late), contents, LATE)
 
     def _report(self, found: Differences) -> None:
-        """Reports the sealed windows from which tuples have disappeared."""
+        """Reports the sealed windows that have lost tuples in the source."""
         self.result.changed = found.changed.counts(_LISTED)
         self.result.short_windows = len(found.short.windows)
         self.result.short_tuples = int(found.short.gone.sum())
         self.result.warnings += warnings(self.name, found)
 
     def _put_tuples_aside(self, tuples: DataFrame, contents: SourceContents, reason: str) -> None:
-        """Puts tuples of sealed windows into quarantine, each once."""
+        """Puts tuples of sealed windows into quarantine, each only once."""
         path = self.config.quarantine_table
         events = recorded_schema(tuples.schema).names[3:]
         rows = quarantine.late_rows(self.spark, tuples, contents.files, events, reason)
@@ -652,7 +663,7 @@ class _Run:
             )
 
     def _sealed(self, tuples: DataFrame, last: int) -> DataFrame:
-        """Returns the source's good tuples up to a window, with the stream's columns except the
+        """Returns the source's valid tuples up to a window, with the stream's columns except the
         offset.
         """
         events = recorded_schema(tuples.schema).names[3:]
@@ -667,8 +678,10 @@ class _Run:
         position: SourcePosition,
         taken: SourcePosition,
     ) -> None:
-        """Stores the position up to which the source has been read, as the last step, so that a run
-        that dies earlier reads it again; `taken` is the position stored before.
+        """Stores the position up to which the source has been read. `taken` is the position stored
+        before.
+
+        This is the last step, so that the source is read again after an interrupted run.
         """
         self.progress.step("saving the position in the source")
         seen = self._rows_seen(tables, tuples, contents)
@@ -695,8 +708,8 @@ class _Run:
         tuples: DataFrame,
         contents: SourceContents,
     ) -> dict[str, FileRows]:
-        """Returns, for each file that this run has read, its last row and the first row that waits
-        for its window's seal.
+        """Returns, for each file that this run has read, its last row and the first row whose
+        window is not sealed yet.
         """
         seen = dict.fromkeys(names_of(contents.files), FileRows(0, None))
         if not any(file.lines for file in contents.files) and not self.result.waiting:

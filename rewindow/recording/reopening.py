@@ -1,5 +1,5 @@
-"""Reopens windows and gives them a new seal: late tuples move from the quarantine into their
-windows, or the source's tuples replace the recorded ones.
+"""Reopens windows and seals them again. Late tuples move from the quarantine into their windows, or
+tuples of the source replace recorded ones.
 
 Replays can still read the versions that they have pinned. The next run completes a reopening that
 died at any point: a note of its windows is stored with the seals first and removed last.
@@ -56,14 +56,14 @@ OnOpened = Callable[[Sequence[WindowRange]], None]
 
 @dataclass(frozen=True)
 class Reopening:
-    """The windows that are being sealed again, and the number of the run that does it."""
+    """The windows that are being sealed again, and the number of the run that seals them."""
 
     run: int
     windows: tuple[WindowRange, ...]
 
     @classmethod
     def noted(cls, tables: StreamTables) -> Reopening | None:
-        """Returns the reopening that a run that died has noted; None if no note exists."""
+        """Returns the reopening that an interrupted run has noted; None if there is no note."""
         text = tables.windows.properties.get(_NOTE)
         if not text:
             return None
@@ -77,7 +77,7 @@ class Reopening:
 
     @property
     def predicate(self) -> str:
-        """Condition for Delta that a row is in one of its windows."""
+        """A Delta condition that is true for rows in one of the windows."""
         return " or ".join(
             f"(window_id >= {part.first} and window_id <= {part.last})" for part in self.windows
         )
@@ -120,8 +120,9 @@ def late_tuples(spark: SparkSession, tables: StreamTables, quarantine: Location)
 
 
 def source_tuples(sealed: DataFrame) -> DataFrame:
-    """Returns a source's tuples with the columns of `late_tuples`. The position in the source, as a
-    number, decides the order of tuples with the same arrival.
+    """Returns a source's tuples with the columns of `late_tuples`.
+
+    Tuples with the same arrival are ordered by their position in the source, which is a number.
 
     Rules: X51
     """
@@ -141,7 +142,7 @@ def reopen(
     *,
     replace: bool = False,
 ) -> Reopening:
-    """Writes tuples into their windows, seals these again, and returns the reopening.
+    """Writes tuples into their windows, seals these windows again, and returns the reopening.
 
     Args:
         spark: the session.
@@ -174,8 +175,10 @@ def reopen(
 
 
 def _few_ranges(windows: Sequence[int], sealed: WindowRange | None) -> tuple[WindowRange, ...]:
-    """Returns windows as ranges, limited to the number of ranges that a condition may have. To stay
-    below it, nearby windows are merged, and windows between them are sealed again unchanged.
+    """Returns windows as ranges, at most the number of ranges that a condition may have.
+
+    To stay below this number, nearby windows are merged, and the windows between them are sealed
+    again unchanged.
     """
     assert sealed is not None, "only sealed windows are reopened"
     step = 1
@@ -191,8 +194,9 @@ def _in_order(
     tuples: DataFrame,
     opened: Reopening | None,
 ) -> DataFrame:
-    """Returns tuples, together with the recorded ones of `opened` if it is given, in order of
-    arrival and with their offsets.
+    """Returns tuples in the order of arrival, with their offsets.
+
+    If `opened` is given, the recorded tuples of its windows are included.
     """
     # Position and payload make the order of late tuples the same in every run.
     if opened is not None:
@@ -213,7 +217,7 @@ def _recorded(spark: SparkSession, tables: StreamTables, opened: Reopening) -> D
 
 
 def seal_noted(spark: SparkSession, tables: StreamTables, opened: Reopening) -> None:
-    """Seals opened windows again from their current tuples, with the next generation."""
+    """Seals reopened windows again from their current tuples, with the next generation."""
     tables.note_files()
     recorded = _recorded(spark, tables, opened)
     found = window_digests(recorded).toArrow()
@@ -233,7 +237,9 @@ def seal_noted(spark: SparkSession, tables: StreamTables, opened: Reopening) -> 
 
 
 def finish(tables: StreamTables, opened: Reopening, quarantine: Location) -> None:
-    """Removes the late and changed tuples of opened windows from the quarantine, then the note."""
+    """Removes the late and changed tuples of reopened windows from the quarantine, then removes the
+    note.
+    """
     name = tables.name.replace("'", "''")
     if Table.exists(quarantine):
         Table.open(quarantine).delta.delete(
@@ -248,8 +254,9 @@ def complete(
     quarantine: Location,
     on_opened: OnOpened,
 ) -> Reopening | None:
-    """Completes a reopening that died and returns it; None if none was noted, or the noted one had
-    changed nothing.
+    """Completes an interrupted reopening and returns it.
+
+    Returns None if no reopening was noted or if the noted one had changed nothing.
     """
     opened = Reopening.noted(tables)
     if opened is None:

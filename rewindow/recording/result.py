@@ -1,4 +1,4 @@
-"""Result of a recording, as counts and as lines for the user."""
+"""The result of a recording, as counts and as lines for the user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rewindow.sequences import quantity
 
 @dataclass
 class RecordResult:
-    """Counts of one recording.
+    """The counts of one recording.
 
     Attributes:
         stream: its name.
@@ -69,7 +69,9 @@ class RecordResult:
     open: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the counts as plain values; window ids are numbers.
+        """Returns the counts as plain values.
+
+        Window ids are numbers.
 
         Rules: W14
         """
@@ -77,7 +79,7 @@ class RecordResult:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> RecordResult:
-        """Returns the counts in plain values written by `to_json`."""
+        """Returns the counts from plain values that `to_json` has written."""
         return cls(**values)
 
     def lines(self) -> list[str]:

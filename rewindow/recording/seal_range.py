@@ -1,5 +1,7 @@
-"""Decides up to which window a recording seals: to a given time, otherwise to the time of the
-newest tuple, whose window stays open.
+"""Decides up to which window a recording seals.
+
+A recording seals up to a given time. Without one, it seals up to the newest tuple, whose window
+stays open.
 
 Rules: W40
 """
@@ -21,7 +23,7 @@ from rewindow.windows import WindowRange, format_time, parse_time
 
 @dataclass(frozen=True)
 class RecordingCounts:
-    """Numbers of the source's tuples by what a recording does with them.
+    """The numbers of a source's tuples by what the recording does with them.
 
     Attributes:
         malformed: rows from which no tuple could be made.
@@ -45,7 +47,7 @@ class RecordingCounts:
 
     @property
     def windows(self) -> WindowRange | None:
-        """Windows to seal; None if there are none."""
+        """The windows to seal; None if there are none."""
         if self.first is None or self.last is None or self.last < self.first:
             return None
         return WindowRange(self.first, self.last)
@@ -53,7 +55,7 @@ class RecordingCounts:
 
 @dataclass(frozen=True)
 class SealRange:
-    """Computes up to which window recordings of a stream seal."""
+    """Computes up to which window the recordings of a stream seal."""
 
     name: str
     stream: StreamConfig
@@ -79,15 +81,19 @@ class SealRange:
         return self._ended_before(bound_us)
 
     def by_source(self, given: int | None, contents: SourceContents) -> int | None:
-        """Returns the given last window; otherwise the last window in which the source will have no
-        more tuples, if it knows that.
+        """Returns the given last window.
+
+        If none is given, returns the last window in which the source will have no more tuples, if
+        the source knows that.
         """
         if given is not None or contents.complete_to_us is None:
             return given
         return self._ended_before(contents.complete_to_us)
 
     def newest_window(self, arrivals: ArrivalCounts) -> int | None:
-        """Returns the window of the newest tuple that is not in the future; None if none exists."""
+        """Returns the window of the newest tuple that is not in the future; None if there is no
+        such tuple.
+        """
         newest_us = arrivals.newest_arrival_us
         return None if newest_us is None else self.stream.grid.window(newest_us)
 
@@ -133,7 +139,7 @@ class SealRange:
         tables: StreamTables,
         last: int | None,
     ) -> RecordingCounts:
-        """Returns the counts of a recording that seals the windows up to `last`."""
+        """Returns the counts of a recording that seals all windows up to `last`."""
         # Every tuple counts once: in a window sealed before, in one that this run seals, or in one
         # that waits for a later run.
         ids = arrivals.windows
@@ -157,8 +163,9 @@ class SealRange:
         )
 
     def open_windows(self, counts: RecordingCounts) -> str:
-        """Returns a text about windows that have tuples and are not sealed, given the result of
-        `count`.
+        """Returns a text about windows that have tuples and are not sealed.
+
+        Its argument is the result of `count`.
         """
         assert counts.open_first is not None and counts.open_last is not None, (
             "asked where tuples are open"

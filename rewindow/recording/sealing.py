@@ -3,8 +3,8 @@ digests, and seals them.
 
 The tuples are committed first, then their files are noted in `.files`, then the windows' seals are
 committed. The commits of tuples and seals have the run's number as transaction version. A window
-counts as recorded when its seal exists. A run that died in between leaves windows with tuples but
-without seals; the next run seals exactly these before anything else.
+counts as recorded when its seal exists. A run that was interrupted in between leaves windows with
+tuples but without seals. The next run first seals exactly these windows.
 
 Rules: W40
 """
@@ -42,11 +42,11 @@ OnMoved = Callable[[int | None], None]
 
 
 def seal_uncommitted(spark: SparkSession, tables: StreamTables) -> WindowRange | None:
-    """Seals the windows of a run that died after its tuples were committed, and returns them; None
-    if there was no such run.
+    """Seals the windows of a run that was interrupted after it had committed its tuples, and
+    returns them.
 
-    If no window is sealed at all, for example because the table of seals was lost, this applies to
-    all tuples.
+    Returns None if there was no such run. If no window is sealed at all, for example because the
+    table of seals was lost, all tuples are sealed.
 
     Raises:
         OverlapError: that run is still alive.
@@ -74,7 +74,9 @@ def seal_uncommitted(spark: SparkSession, tables: StreamTables) -> WindowRange |
 
 
 def end(tables: StreamTables, on_moved: OnMoved = lambda end: None) -> None:
-    """Records that a stream has ended with its last sealed window. An existing end is kept.
+    """Records that a stream has ended with its last sealed window.
+
+    An existing end is kept.
 
     Args:
         tables: the stream.
@@ -96,8 +98,9 @@ def end(tables: StreamTables, on_moved: OnMoved = lambda end: None) -> None:
 
 
 def take_back_end(tables: StreamTables, on_moved: OnMoved = lambda end: None) -> None:
-    """Removes the end row of a stream that continues after all; `on_moved` is called with None
-    before.
+    """Removes the end row of a stream that continues after all.
+
+    Before that, `on_moved` is called with None.
     """
     on_moved(None)
     tables.windows.delta.delete("end_window is not null")
@@ -129,7 +132,9 @@ def check_grid(spark: SparkSession, name: str, data: Table, grid: Grid) -> None:
 
 @dataclass(frozen=True)
 class Sealed:
-    """Result of sealing: bytes of the new files, and number of windows without a tuple."""
+    """The result of sealing: the bytes of the new files, and the number of windows without a
+    tuple.
+    """
 
     size: int
     empty: int
@@ -213,7 +218,7 @@ def _seal(
     found: pa.Table,
     schema: T.StructType,
 ) -> int:
-    """Seals windows with the digests of the written tuples, and returns how many are empty."""
+    """Seals windows with the digests of the written tuples. Returns the number of empty windows."""
     tables.note_files()
     crash_point("record_after_files")
     rows = seal_rows(
@@ -233,8 +238,9 @@ def every_window(
     windows: Sequence[WindowRange],
     empty: tuple[str, str | None],
 ) -> pa.Table:
-    """Returns window_id, tuples and digests of every window of some ranges; windows that are not in
-    `found` are empty.
+    """Returns window_id, tuples and digests of every window in the given ranges.
+
+    Windows that are not in `found` are empty.
     """
     every = [np.arange(part.first, part.last + 1, dtype=np.int64) for part in windows]
     ids = pa.array(np.concatenate(every))
@@ -257,7 +263,7 @@ def every_window(
 
 @contextmanager
 def _met(tables: StreamTables) -> Iterator[None]:
-    """Turns a commit conflict of two recordings into an `OverlapError`."""
+    """Turns a commit conflict between two recordings into an `OverlapError`."""
     try:
         yield
     except FencedError as error:
@@ -269,10 +275,10 @@ def _met(tables: StreamTables) -> Iterator[None]:
 
 
 def remove_strays(tables: StreamTables) -> None:
-    """Removes folders of runs that died or were rejected before their commit.
+    """Removes folders of runs that were interrupted or rejected before their commit.
 
-    Only folders with a committed run number are removed: one with the next number may belong to a
-    recording on another machine.
+    Only folders with a committed run number are removed. A folder with the next number may belong
+    to a recording on another machine.
     """
     held = {location(file.path).parent.name for file in tables.data.files()}
     for folder in tables.data.path.folders("run-*"):

@@ -72,7 +72,7 @@ def copy_rows(
 
 
 def _shares(contents: SourceContents, count: int) -> list[list[int]]:
-    """Returns the parts of a source divided into at most `count` lists of about the same number of
+    """Divides the parts of a source into at most `count` lists of about the same number of
     bytes.
     """
     shares: list[list[int]] = [[] for _ in range(max(1, min(count, len(contents.files))))]
@@ -85,7 +85,7 @@ def _shares(contents: SourceContents, count: int) -> list[list[int]]:
 
 
 class _Tally:
-    """Number of rows that all threads have copied, and a flag that stops them."""
+    """The number of rows that all threads have copied, and a flag that stops the threads."""
 
     def __init__(self, on_rows: Callable[[int], None]) -> None:
         self.rows = 0

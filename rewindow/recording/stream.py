@@ -73,7 +73,7 @@ class StreamTables:
         self.end = stream_end(self.windows)
 
     def note_files(self) -> None:
-        """Adds a row to `.files` for each data file that has none."""
+        """Adds a row to `.files` for each data file that is not listed there."""
         note_files(self.data, self.files)
 
     @property
@@ -90,20 +90,21 @@ class StreamTables:
 
     @property
     def has_unsealed_commit(self) -> bool:
-        """Whether a recording died after its tuples were committed and before its windows were
-        sealed.
+        """Whether a recording was interrupted after it had committed its tuples and before it
+        sealed their windows.
         """
         return self.data.txn(self.app_id) > self.run
 
     @property
     def binding(self) -> bool:
-        """Whether anything has been recorded, so that the settings can no longer change."""
+        """Whether anything has been recorded. Then the settings can no longer change."""
         return self.first is not None or self.has_unsealed_commit or bool(self.data.files())
 
     @property
     def position(self) -> SourcePosition:
-        """Position up to which the source has been read. It is empty if the stored position belongs
-        to another table or to later windows.
+        """The position up to which the source has been read.
+
+        It is empty if the stored position belongs to another table or to later windows.
         """
         if text := self.windows.properties.get(_SOURCE):
             return SourcePosition.from_text(text)
@@ -121,9 +122,9 @@ class StreamTables:
         return position if is_ours and known else SourcePosition()
 
     def forget_files(self) -> None:
-        """Causes the next run to read all files again if this one dies from here on.
+        """Ensures that the next run reads all files again if this run is interrupted.
 
-        Otherwise a late tuple of a file that was not noted yet would become late again after
+        Otherwise a late tuple of a file that is not noted yet would become late again after
         `--reopen` has added it to its window.
         """
         known = self.position
@@ -131,11 +132,11 @@ class StreamTables:
             self.set_position(replace(known, settings=""))
 
     def set_position(self, position: SourcePosition) -> None:
-        """Stores the position up to which the source has been read: in the table's properties, or
-        for files in a separate file in the table's folder.
+        """Stores the position up to which the source has been read.
 
-        Noting files only saves work. Without the note, or with an older one, files are read and
-        compared again.
+        It is stored in the table's properties, or for files in a separate file in the table's
+        folder. Noting files only saves work. Without the note, or with an older one, files are read
+        and compared again.
         """
         if not position.files:
             self._set({_SOURCE: position.to_text()})
@@ -146,8 +147,10 @@ class StreamTables:
 
     @property
     def _taken(self) -> Location:
-        """File with the files read so far. It is in a folder of the table that Delta ignores, so
-        that it is deleted with the table.
+        """The file that lists the source files read so far.
+
+        It is in a folder of the table that Delta ignores, so that it is deleted together with the
+        table.
         """
         return self.windows.path / "_rewindow" / "taken.json"
 
@@ -164,7 +167,7 @@ class StreamTables:
 
 
 def open_stream_tables(config: Config, name: str) -> StreamTables | None:
-    """Returns a stream's tables; None if it was never recorded.
+    """Returns a stream's tables; None if the stream was never recorded.
 
     Raises:
         TableError: one of the tables is missing although the other has content, or lacks its last
@@ -189,15 +192,18 @@ def open_stream_tables(config: Config, name: str) -> StreamTables | None:
 
 
 def _holds_something(path: Location) -> bool:
-    """Returns whether a folder contains anything that creating a table there would destroy."""
+    """Returns whether a folder contains anything that would be destroyed by creating a table
+    there.
+    """
     if Table.exists(path):
         return bool(Table.open(path).files())
     return next(iter(path.files()), None) is not None
 
 
 def _incomplete(name: str, missing: list[Location], held: list[Location]) -> TableError:
-    """Returns the error for a stream with a missing table. The remaining tables may be the only
-    copy.
+    """Returns the error for a stream with a missing table.
+
+    The remaining tables may be the only copy of the stream.
     """
     named = " and ".join(f'"{path.name}"' for path in missing)
     log = "is missing" if not missing[0].exists() else "has no Delta log"
@@ -217,7 +223,9 @@ def prepare_stream(
     stream: StreamConfig,
     schema: StructType,
 ) -> StreamTables:
-    """Returns a stream's tables, which are created again as long as nothing has been recorded.
+    """Returns a stream's tables.
+
+    As long as nothing has been recorded, they are created again.
 
     Raises:
         InputError: width, origin, arrival, zone or columns differ from those stored with the
@@ -265,7 +273,10 @@ def tuples_without_seals(config: Config, name: str) -> Table:
 
 
 def create_seals(config: Config, name: str, stream: StreamConfig, data: Table) -> None:
-    """Creates the other tables of a stream next to its tuples, empty, with the current settings."""
+    """Creates the other tables of a stream next to its tuples.
+
+    They are empty and have the current settings.
+    """
     create_stream(data.path, data.schema, _settings(stream, spark_schema(data.schema)))
     data.set_properties(format_property(TableKind.STREAM))
 

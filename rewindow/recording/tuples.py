@@ -118,8 +118,8 @@ def read_tuples(
 ) -> DataFrame:
     """Returns the tuples of a source's rows, including malformed ones.
 
-    Shape: `__file, __row, __reason, __payload, window_id, arrived_at`, event columns, and those of
-    `NOTES` that may not be 0. `__reason` and `__payload` are null in a good tuple.
+    Columns: `__file, __row, __reason, __payload, window_id, arrived_at`, the event columns, and the
+    columns of `NOTES` that may not be 0. `__reason` and `__payload` are null in a valid tuple.
 
     Raises:
         InputError: an expression of the settings cannot be computed, or an event column's name or
@@ -167,7 +167,7 @@ def read_tuples(
 
 @contextmanager
 def computing(name: str) -> Iterator[None]:
-    """Turns the failure of an expression of a stream's settings into an `InputError`."""
+    """Raises an `InputError` if an expression in a stream's settings fails."""
     try:
         yield
     except PySparkException as error:
@@ -182,7 +182,7 @@ def computing(name: str) -> Iterator[None]:
 
 
 def may_change(stream: StreamConfig, tuples: DataFrame) -> bool:
-    """Returns whether the same rows may result in other tuples when they are computed again, for
+    """Returns whether tuples can differ when they are computed again from the same rows, for
     example because of rand() or now().
     """
     expressions = " ".join([stream.arrived_at, *stream.select.values()])
@@ -191,20 +191,21 @@ def may_change(stream: StreamConfig, tuples: DataFrame) -> bool:
 
 
 def recorded_schema(tuples: T.StructType) -> T.StructType:
-    """Returns the recorded stream's schema for a frame of tuples."""
+    """Returns the schema of the recorded stream for a frame of tuples."""
     head = [T.StructField("window_id", T.LongType()), T.StructField("offset", T.LongType())]
     rest = fields_without(tuples.fields, (*POSITION, REASON, PAYLOAD, *NOTES, "window_id"))
     return T.StructType(head + rest)
 
 
 def frame_of(spark: SparkSession, schema: T.StructType, paths: Sequence[str]) -> DataFrame:
-    """Returns the rows of Parquet files; an empty frame if there are no files."""
+    """Returns the rows of Parquet files, or an empty frame if there are no files."""
     return spark.read.schema(schema).parquet(*paths) if paths else empty_frame(spark, schema)
 
 
 def untaken(tuples: DataFrame, files: Sequence[SourceFile], sealed_last: int | None) -> DataFrame:
-    """Returns the tuples without those that an earlier run has already read, for files that had
-    waiting tuples or that have grown since.
+    """Returns the tuples that no earlier run has read.
+
+    This matters for files that had waiting tuples or that have grown since.
 
     Args:
         tuples: tuples of the files, by file index.
@@ -223,7 +224,8 @@ def untaken(tuples: DataFrame, files: Sequence[SourceFile], sealed_last: int | N
 
 
 def check_event_columns(name: str, stream: StreamConfig, schema: T.StructType) -> None:
-    """Checks that event columns can be recorded, and that keys and event timestamp are among them.
+    """Checks that event columns can be recorded, and that they include the keys and the event
+    timestamp.
 
     Raises:
         InputError: names the column.
@@ -276,8 +278,8 @@ def _typed(
     decimal: str,
     zone: str,
 ) -> DataFrame:
-    """Returns columns cast to the declared types, and for each row the first column whose text has
-    no value of its type.
+    """Casts columns to the declared types. Also returns, for each row, the first column whose text
+    has no value of its type.
 
     In a column that is not a text, a text that means null also means null if it is quoted, because
     it has no other meaning there.
@@ -307,8 +309,9 @@ def _rows(
     columns: Mapping[str, TypedValue],
     declared: T.StructType | None,
 ) -> DataFrame:
-    """Returns rows with typed columns. The first wrong column becomes the reason, unless the row
-    has one already.
+    """Returns rows with typed columns.
+
+    The first invalid column becomes the reason, unless the row already has a reason.
     """
     reasons = [F.col(BAD)]
     for field in declared.fields if declared else []:
@@ -353,8 +356,9 @@ def _arrival(
 
 
 def _with_point(text: Column) -> Column:
-    """Returns a number that has a decimal comma with a decimal point. Any other text becomes a text
-    that is not a number.
+    """Replaces a decimal comma in a number by a decimal point.
+
+    Any other text is changed to a text that is not a number.
     """
     plain = F.regexp_replace(F.regexp_replace(text, r"\.", ""), ",", ".")
     return F.when(text.rlike(_WITH_COMMA), plain).when(text.isNotNull(), F.lit("no number"))
@@ -419,7 +423,10 @@ def _unread(
 
 
 def _event_expressions(name: str, stream: StreamConfig, read: list[str]) -> dict[str, Column]:
-    """Returns event columns as expressions, without a source column that is the arrival column."""
+    """Returns the expressions of the event columns.
+
+    A source column that is the arrival column is left out.
+    """
     kept = read if stream.keep is None else stream.keep
     unknown = excluding(kept, read)
     if unknown:

@@ -41,7 +41,7 @@ _EVERY_WINDOW = WindowRange(-(1 << 62), 1 << 62)
 
 @dataclass
 class UpgradeResult:
-    """Result of the repair of a stream.
+    """The result of repairing a stream.
 
     Attributes:
         resealed: number of windows whose damaged seals were written again.
@@ -74,8 +74,8 @@ class UpgradeResult:
 
 
 def upgradable(config: Config, names: Sequence[str]) -> list[str]:
-    """Returns the streams to repair: the named ones, all of a named application, or all existing
-    ones if no name is given.
+    """Returns the streams to repair: the named streams, all streams of a named application, or all
+    streams if no name is given.
 
     Raises:
         InputError: the stream or application does not exist.
@@ -129,7 +129,7 @@ def _stored_seals(windows: Table) -> pa.Table:
 
 
 def _is_whole(data: Table, seals: pa.Table) -> bool:
-    """Returns whether all files of a stream are noted and none of its seals is damaged."""
+    """Returns whether all files of a stream are noted and no seal is damaged."""
     if not (Table.exists(files_path(data.path)) and pc.all(intact(seals)).as_py() is not False):
         return False
     noted = noted_files(Table.open(files_path(data.path)))
@@ -137,7 +137,7 @@ def _is_whole(data: Table, seals: pa.Table) -> bool:
 
 
 class _Compared(NamedTuple):
-    """Seals by the result of the comparison with their windows: written again, undamaged, and
+    """Seals by the result of comparing them with their windows: written again, undamaged, and
     different.
     """
 
@@ -147,8 +147,9 @@ class _Compared(NamedTuple):
 
 
 def _compare(spark: SparkSession, data: Table, seals: pa.Table) -> _Compared:
-    """Compares every seal with its window, over the columns that the stream had when the window was
-    sealed.
+    """Compares every seal with its window.
+
+    The digests cover the columns that the stream had when the window was sealed.
     """
     none = seals.slice(0, 0)
     parts = [_Compared(none, none, none)]
@@ -173,7 +174,7 @@ def _compare(spark: SparkSession, data: Table, seals: pa.Table) -> _Compared:
 
 
 def _names_in(columns: str | None, data: Table) -> set[str] | None:
-    """Returns the event columns that a seal names; None if that text is damaged or names columns
+    """Returns the event columns that a seal names; None if the text is damaged or names columns
     that the table lacks.
     """
     try:
@@ -184,7 +185,7 @@ def _names_in(columns: str | None, data: Table) -> set[str] | None:
 
 
 def _digests(spark: SparkSession, data: Table, names: set[str]) -> pa.Table:
-    """Returns number of tuples and digests of the windows."""
+    """Returns the number of tuples and the digests of each window."""
     frame = read_windows(spark, data, _EVERY_WINDOW)
     exclude = {*NOT_DIGESTED, *(set(frame.columns) - names)}
     found = frame.groupBy("window_id").agg(*digest_columns(frame.schema, exclude)).toArrow()
@@ -194,8 +195,9 @@ def _digests(spark: SparkSession, data: Table, names: set[str]) -> pa.Table:
 
 
 def _places(seals: pa.Table, found: pa.Table) -> pa.Array:
-    """Returns, for every seal, the row with the digests of its window; for an empty window the last
-    row.
+    """Returns, for every seal, the index of the row with the digests of its window.
+
+    For an empty window, it is the last row.
     """
     places = pc.index_in(
         seals["window_id"],
@@ -205,7 +207,7 @@ def _places(seals: pa.Table, found: pa.Table) -> pa.Array:
 
 
 def _matching(seals: pa.Table, found: pa.Table) -> pa.ChunkedArray:
-    """Returns, for every seal, whether its window matches it."""
+    """Returns, for every seal, whether its window matches the seal."""
     now = found.take(_places(seals, found))
     exact = pc.and_(
         pc.equal(seals["tuples"], now["tuples"]),

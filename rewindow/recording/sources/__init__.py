@@ -1,1 +1,4 @@
-"""Sources from which a stream is recorded, one module each. `source` defines their interface."""
+"""Sources from which streams are recorded, one module for each.
+
+The module `source` defines their interface.
+"""

@@ -1,4 +1,4 @@
-"""Converts columns of a file to columns of a stream, by Arrow type and wanted type.
+"""Converts columns of a file to columns of a stream, based on their Arrow type and the wanted type.
 
 | | the values | such as |
 |---|---|---|
@@ -44,8 +44,9 @@ _SIGNED = {
 
 
 def spark_type(kind: pa.DataType) -> pa.DataType:
-    """Returns the type under which Spark reads a column. Nanoseconds become microseconds, also
-    within lists.
+    """Returns the type with which Spark reads a column.
+
+    Nanoseconds become microseconds, also within lists.
     """
     if isinstance(kind, pa.BaseExtensionType):
         return spark_type(kind.storage_type)
@@ -68,7 +69,9 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def wider_type(first: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Returns a type that can represent the values of two types, part by part; None if none can."""
+    """Returns a type that can represent the values of two types, part by part; None if there is no
+    such type.
+    """
     both = [
         pa.schema([("x", first)]),
         pa.schema([("x", other)]),
@@ -87,7 +90,7 @@ def converted(
     zone: str,
     notes: Counter[str],
 ) -> pa.Array:
-    """Returns the values of an array as another type.
+    """Converts the values of an array to another type.
 
     Args:
         array: values of a file's column.

@@ -1,5 +1,7 @@
-"""Chooses the columns of a source to read: the declared ones, otherwise those recorded before,
-otherwise those of its first file.
+"""Chooses the columns of a source to read.
+
+These are the declared columns, otherwise the columns recorded before, otherwise the columns of the
+first file.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ _OWN = ("window_id", "offset", "arrived_at")
 
 
 def takes_what_appears(stream: StreamConfig, declared: Sequence[str] | None) -> bool:
-    """Returns whether a column that appears in the source later becomes a column of the stream. It
-    does if the settings do not name columns.
+    """Returns whether a column that appears in the source later becomes a column of the stream.
+
+    It does if the settings do not name columns.
     """
     return declared is None and stream.keep is None
 
@@ -38,10 +41,11 @@ def choose_columns(
     declared: Sequence[str] | None,
     recorded: pa.Schema | None,
 ) -> SourceContents:
-    """Returns the contents with the columns to read: the declared ones, otherwise those recorded
-    before, otherwise the first file's.
+    """Adds the columns to read to the contents of a source.
 
-    Depending on the setting `new_columns`, columns that appeared later are reported or recorded.
+    These are the declared columns, otherwise the columns recorded before, otherwise the first
+    file's columns. Depending on the setting `new_columns`, columns that appeared later are reported
+    or recorded.
     """
     schemas, gained = _without_gained_fields(stream, schemas, recorded)
     if gained:
@@ -96,8 +100,9 @@ def _without_gained_fields(
     schemas: list[tuple[str, pa.Schema]],
     recorded: pa.Schema | None,
 ) -> tuple[list[tuple[str, pa.Schema]], list[str]]:
-    """Returns the schemas without the fields that nested columns have gained since they were
-    recorded, and the names of these fields. A recorded column keeps its type.
+    """Removes the fields that nested columns have gained since they were recorded from schemas.
+
+    Also returns the names of these fields. A recorded column keeps its type.
     """
     kinds = {field.name: field.type for field in recorded or []}
     gained: list[str] = []
@@ -126,8 +131,10 @@ def _leaves(kind: pa.DataType, path: str) -> dict[str, str]:
 
 
 def as_declared(contents: SourceContents, declared: StructType | None) -> SourceContents:
-    """Returns the contents with the declared types of columns, if these can represent all values of
-    the files' types. Then each file is read as the declared type, not as the first file's type.
+    """Returns the contents with the declared types of columns, if these types can represent all
+    values of the files' types.
+
+    Then each file is read with the declared type, not with the first file's type.
     """
     if declared is None or not contents.schema.names:
         return contents
@@ -145,8 +152,8 @@ def _common_fields(
 ) -> dict[str, pa.Field]:
     """Returns the columns of all files.
 
-    A column has the type of the first file that knows it, but is an instant if it is one in any
-    file. A column without a type in every file gets its recorded type.
+    A column has the type of the first file that has the column, but is an instant if it is one in
+    any file. A column without a type in every file gets its recorded type.
     """
     fields: dict[str, pa.Field] = {}
     for _, schema in schemas:
@@ -162,7 +169,7 @@ def _common_fields(
 
 
 def _check_names(name: str, fields: Sequence[pa.Field]) -> None:
-    """Checks that no two columns have names that are the same for Spark.
+    """Checks that Spark does not treat the names of two columns as equal.
 
     Raises:
         InputError: names both, and columns that can be recorded.

@@ -20,7 +20,7 @@ _SHOWN = 80
 
 @source("csv")
 class CsvSource(FileSource):
-    """CSV files, also compressed, in zip files and without a header."""
+    """CSV files, including compressed files, files in zip files, and files without a header."""
 
     suffixes: ClassVar[frozenset[str]] = frozenset({".csv", ".tsv", ".txt"})
     settings: ClassVar[frozenset[str]] = frozenset(
@@ -36,8 +36,9 @@ class CsvSource(FileSource):
     lines = "rows may be longer in quotes"
 
     def check(self) -> None:
-        """See Source. Without a header the settings must name the columns; a delimiter is a single
-        character.
+        """See Source.
+
+        Without a header, the settings must name the columns. A delimiter is a single character.
         """
         if not self.stream.header and self.stream.columns is None:
             raise InputError(

@@ -1,4 +1,5 @@
-"""A Delta table as a source: reads the rows added since a version, using the table's log.
+"""A Delta table as a source. It reads the rows that were added since a version, with the help of
+the table's log.
 
 Only commits that changed data count, so OPTIMIZE adds nothing new. A commit that removed, rewrote
 or restored rows (DELETE, UPDATE, MERGE, overwrite, RESTORE) stops the recording with an error that
@@ -70,7 +71,7 @@ class DeltaFiles:
 
 @source("delta")
 class DeltaSource(FileSource):
-    """A Delta table: its files are Parquet, and its log shows which of them are new."""
+    """A Delta table. Its files are Parquet, and its log shows which of them are new."""
 
     settings: ClassVar[frozenset[str]] = frozenset({"new_columns", "changed_rows"})
 
@@ -203,7 +204,7 @@ def _check_plain(name: str, table: Table) -> None:
 
 
 def _active(name: str, table: Table, times: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns the files of a table's newest version, after checking that all exist.
+    """Checks that all files of a table's newest version exist, and returns them.
 
     Raises:
         InputError: names the missing files.
@@ -242,8 +243,10 @@ def _times_of_partitions(table: Table) -> list[str]:
 
 
 def _logged_values(log: Path) -> dict[str, dict[str, str | None]]:
-    """Returns the partition values of a log's files as text. The parsed values of delta-rs cannot
-    be used, because it interprets a time without a zone as UTC.
+    """Returns the partition values of a log's files as text.
+
+    The values that delta-rs has parsed cannot be used, because it interprets a time without a zone
+    as UTC.
     """
     rows: list[dict[str, Any]] = []
     for file in log.rglob("*.parquet"):
@@ -270,8 +273,8 @@ def _since(
     table: Table,
     position: SourcePosition,
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Returns the files that commits after a position appended, and descriptions of the commits
-    that changed rows.
+    """Returns the files that commits after a position have appended, and descriptions of the
+    commits that changed rows.
     """
     adds: list[dict[str, Any]] = []
     changes: list[str] = []
@@ -311,7 +314,7 @@ def _commit(name: str, path: Path, version: int) -> Iterator[dict[str, Any]]:
 
 
 def _local(root: Path, path: str) -> Path:
-    """Returns the path of a table's file; the log of a shallow clone has absolute paths."""
+    """Returns the path of a table's file. The log of a shallow clone has absolute paths."""
     return root / _ABSOLUTE.sub("", path)
 
 
@@ -339,10 +342,10 @@ def _source_file(
 
 
 def _with_zone(name: str, column: str, text: str | None, zone: str | None) -> str | None:
-    """Returns the time value of a partition with a time zone.
+    """Adds a time zone to the time value of a partition.
 
-    If the value in the log has no zone and delta-rs wrote it, it is in UTC. Spark writes it in the
-    zone of its session, so the settings must name that zone.
+    If the value in the log has no zone and delta-rs wrote it, it is in UTC. Spark writes the value
+    in the zone of its session, so the settings must name that zone.
 
     Raises:
         InputError: no zone is set.

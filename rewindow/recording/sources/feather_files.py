@@ -1,4 +1,4 @@
-"""Feather files as a source. They are Arrow IPC files, whose columns are typed."""
+"""Feather files as a source. They are Arrow IPC files with typed columns."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from rewindow.recording.sources.typed_rows import columns_inside, rows_as, schem
 
 @source("feather")
 class FeatherSource(FileSource):
-    """Feather files of version 2, also in zip files. Their buffers may be compressed, but not the
-    files.
+    """Feather files of version 2, including files in zip files.
+
+    Their buffers may be compressed, but not the files.
     """
 
     suffixes: ClassVar[frozenset[str]] = frozenset({".feather", ".arrow"})
@@ -54,7 +55,7 @@ class FeatherSource(FileSource):
 
 
 def _schema(file: SourceFile) -> pa.Schema:
-    """Returns a file's schema as Spark can read it."""
+    """Returns the schema of a file in types that Spark can read."""
     with _opened(file) as reader:
         return schema_for_spark(reader.schema)
 

@@ -1,4 +1,4 @@
-"""Published error tuples as a source: each is fed back once, in a new window.
+"""Published error tuples as a source. Each tuple is recorded again once, in a new window.
 
     [streams.again]
     source = "errors:shop.split.rejected"
@@ -43,8 +43,8 @@ _ARRIVED = pa.field("arrived_at", pa.timestamp("us", "UTC"))
 
 @source("errors")
 class FedBackSource(FileSource):
-    """Error tuples of a published error port that have not been fed back yet, in the order of their
-    windows.
+    """The error tuples of a published error port that have not been recorded again yet, in the
+    order of their windows.
     """
 
     _rows = pa.table({})
@@ -59,7 +59,10 @@ class FedBackSource(FileSource):
         declared: Sequence[str] | None,
         recorded: pa.Schema | None,
     ) -> SourceContents:
-        """See Source. Returns one part with the tuples whose references are not recorded yet."""
+        """See Source.
+
+        Returns one part with the tuples whose references are not recorded yet.
+        """
         table = self._opened()
         new, warnings = self._unfed(table)
         self._rows, complete_us = self._arriving(new, position)
@@ -111,8 +114,9 @@ class FedBackSource(FileSource):
         return table
 
     def _unfed(self, table: Table) -> tuple[pa.Table, list[str]]:
-        """Returns the tuples of windows from which none was fed back yet, and a warning about
-        windows that were published again since they were fed back.
+        """Returns the tuples of windows from which no tuple was recorded again yet.
+
+        Also returns a warning about windows that were published again since then.
         """
         replay = quoted(COLUMNS.names[0])
         own = self._table.with_name(self.name)
@@ -148,8 +152,8 @@ class FedBackSource(FileSource):
         arrive.
 
         They arrive at the end of the newest window that has ended, so that this run can seal it. If
-        it is already sealed, they arrive in the open window and wait there until the next run feeds
-        them back.
+        that window is already sealed, they arrive in the open window, and the next run records
+        them.
         """
         grid = self.stream.grid
         now_us = time.time_ns() // 1000

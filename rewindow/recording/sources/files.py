@@ -63,15 +63,16 @@ class FileSource:
         return False
 
     def check(self) -> None:
-        """See Source. Every value of its settings is valid."""
+        """See Source. Every value of the settings is valid."""
 
     def frame(self, spark: SparkSession, contents: SourceContents) -> DataFrame | None:
         """See Source. Spark does not read these files directly."""
         return None
 
     def files(self) -> list[SourceFile]:
-        """Returns its files, see find_source_files, with a mark on those that consist of
-        uncompressed lines.
+        """Returns the files of the source, see find_source_files.
+
+        Files that consist of uncompressed lines are marked.
         """
         files = find_source_files(self.name, self.place, self.suffixes)
         if self.lines == "no" or not _keeps_line_ends(self.stream.encoding):
@@ -82,9 +83,7 @@ class FileSource:
         ]
 
     def contents(self, position: SourcePosition) -> SourceContents:
-        """Returns the files to read after those that were already read, without a choice of columns
-        yet.
-        """
+        """Returns the files that have not been read yet. Columns are not chosen yet."""
         files = self.files()
         present = [file for file in files if file.size]
         if not present:
@@ -102,8 +101,8 @@ class FileSource:
         )
 
     def typed_files(self, contents: SourceContents) -> list[SourceFile]:
-        """Returns the files whose columns are considered if each file has its own types: the first
-        one, and those to read.
+        """Returns the files whose columns are considered if each file has types: the first file,
+        and the files to read.
         """
         first = contents.present[0]
         return [first, *(file for file in contents.files if file is not first)]
@@ -113,8 +112,10 @@ class FileSource:
         contents: SourceContents,
         declared: Sequence[str] | None,
     ) -> list[SourceFile]:
-        """Returns the files whose columns are considered: the first one, and also those to read if
-        neither the settings nor a declaration names the columns.
+        """Returns the files whose columns are considered.
+
+        This is the first file. If neither the settings nor a declaration names the columns, the
+        files to read are included.
         """
         first = contents.present[0]
         more = contents.files if takes_what_appears(self.stream, declared) else []
@@ -131,7 +132,7 @@ def _all_empty(place: str, files: Sequence[SourceFile]) -> InputError:
 
 
 def _keeps_line_ends(encoding: str) -> bool:
-    """Returns whether the byte of a line end has only this meaning in an encoding."""
+    """Returns whether the byte of a line end has no other meaning in an encoding."""
     name = codecs.lookup(encoding).name
     return name in ("utf-8", "ascii") or name.startswith(("iso8859", "cp125"))
 
@@ -173,8 +174,9 @@ def _on_disk(source: str) -> list[Path]:
 
 
 def _nothing_at(name: str, source: str, suffixes: Collection[str]) -> InputError:
-    """Returns the error for a source without files: it does not exist, is an empty folder, or is a
-    pattern without a match.
+    """Returns the error for a source without files.
+
+    The path does not exist, is an empty folder, or is a pattern without a match.
     """
     path = Path(source)
     wanted = " or ".join(sorted(suffixes))
@@ -207,7 +209,7 @@ def _nothing_at(name: str, source: str, suffixes: Collection[str]) -> InputError
 
 
 def unreadable(path: Path, error: OSError) -> InputError:
-    """Returns the error for a source file that the process may not read."""
+    """Returns the error for a source file that the process has no permission to read."""
     why = os.strerror(error.errno).lower() if error.errno else str(error)
     return InputError(
         f'source file "{path}" cannot be read: {why}',

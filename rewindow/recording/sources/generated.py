@@ -1,4 +1,4 @@
-"""Source that records a generator, whose tuples are computed by Spark tasks.
+"""A source that records the tuples of a generator. Spark tasks compute these tuples.
 
     [streams.sensors]
     format = "generator"
@@ -53,7 +53,7 @@ TUPLES_PER_TASK = 500_000
 
 @source("generator")
 class GeneratorSource(FileSource):
-    """A generator of the library or of a Python file; `source_settings` has its properties."""
+    """A generator of the library or of a Python file. `source_settings` has its properties."""
 
     settings: ClassVar[frozenset[str]] = frozenset({"source_settings"})
     _windows = range(0)
@@ -167,7 +167,7 @@ class GeneratorSource(FileSource):
 
 
 def numbered_rows(generator: Generator, columns: pa.Schema, window: int, part: int) -> pa.Table:
-    """Returns the rows of a part of a window like `Source.rows`, with the column `__file`."""
+    """Returns the rows of a part of a window, as `Source.rows` does, with the column `__file`."""
     rows = pa.Table.from_batches([generator.batch(window, part)])
     chosen = rows.select(columns.names).cast(columns)
     before = (window - generator.window_range.first) * _WINDOW_ROWS

@@ -1,5 +1,6 @@
-"""Files of JSON lines as a source: each row is a line, which Spark parses with the columns in the
-settings.
+"""Files of JSON lines as a source.
+
+Each row is a line, which Spark parses with the columns in the settings.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from rewindow.recording.sources.source import SourceContents, SourceFile, Source
 
 @source("json")
 class JsonSource(FileSource):
-    """JSON lines, also compressed and in zip files."""
+    """JSON lines, including compressed files and files in zip files."""
 
     suffixes: ClassVar[frozenset[str]] = frozenset({".json", ".jsonl", ".ndjson"})
     settings: ClassVar[frozenset[str]] = frozenset({"encoding"})

@@ -1,8 +1,8 @@
 """A Python file with an input operator as a source: the operator is called for the tuples of each
 window.
 
-It is not called again for a sealed window. For later windows it is called again, even if a run that
-died had called it.
+The operator is not called again for a sealed window. For later windows it is called again, even if
+an interrupted run has already called it.
 
 Rules: X45
 """
@@ -36,8 +36,9 @@ _OWN = ("operator", "begin", "end")
 
 @source("operator")
 class OperatorSource(FileSource):
-    """An `InputOperator`. Its `source_settings` have the times between which it is called, and its
-    properties.
+    """An `InputOperator` as a source.
+
+    Its `source_settings` have its properties and the time range in which it is called.
     """
 
     suffixes: ClassVar[frozenset[str]] = frozenset({".py"})
@@ -66,8 +67,10 @@ class OperatorSource(FileSource):
         declared: Sequence[str] | None,
         recorded: pa.Schema | None,
     ) -> SourceContents:
-        """See Source. Returns one part: the windows after the last sealed one, up to `end` or the
-        last window that has ended.
+        """See Source.
+
+        Returns one part, with the windows after the last sealed one, up to `end` or the last window
+        that has ended.
         """
         grid = self.stream.grid
         now_us = time.time_ns() // 1000

@@ -1,4 +1,4 @@
-"""Parquet files as a source: their columns are typed."""
+"""Parquet files as a source. Their columns have types."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _ROWS = 100_000
 
 @source("parquet")
 class ParquetSource(FileSource):
-    """Parquet files, including those written by pandas; also in zip files, which Spark cannot read
-    directly.
+    """Parquet files, including those written by pandas and those in zip files, which Spark cannot
+    read directly.
     """
 
     suffixes: ClassVar[frozenset[str]] = frozenset({".parquet", ".pq"})
@@ -63,7 +63,7 @@ class ParquetSource(FileSource):
 def parquet_schema(
     file: SourceFile,
 ) -> pa.Schema:
-    """Returns a Parquet file's schema as Spark can read it.
+    """Returns the schema of a Parquet file in types that Spark can read.
 
     Raises:
         InputError: the file is not Parquet.
@@ -79,8 +79,9 @@ def parquet_rows(
     zone: str = "UTC",
     notes: Counter[str] | None = None,
 ) -> Iterator[pa.Table]:
-    """Yields a Parquet file's rows in a schema; rows count from 1. An optional column that is
-    missing from the file is null.
+    """Yields a Parquet file's rows with the columns of a schema. Rows count from 1.
+
+    An optional column that is missing in the file is null.
 
     Args:
         file: the file to read.
@@ -106,7 +107,7 @@ def _count_cut_int96(
     parquet: pq.ParquetFile,
     columns: Sequence[str],
 ) -> int:
-    """Returns the number of a file's INT96 timestamps with more digits than microseconds."""
+    """Returns the number of INT96 timestamps in a file that are more precise than microseconds."""
     names = []
     for column in parquet.schema:
         if column.physical_type == "INT96" and column.path in columns:

@@ -42,8 +42,8 @@ def csv_columns(
     names: Sequence[str] | None = None,
     encoding: str = "utf-8",
 ) -> list[str]:
-    """Returns the names of a CSV file's columns: those in its first row, or the given ones if the
-    file has no header.
+    """Returns the names of a CSV file's columns, from its first row, or the given names if the file
+    has no header.
 
     Raises:
         InputError: the file is empty, its first row is not in the encoding, or the number of
@@ -87,8 +87,8 @@ def csv_columns(
 
 
 def single_names(names: Sequence[str]) -> list[str]:
-    """Returns the names of a header, with a number appended to each repeated name. The first empty
-    name stays empty.
+    """Makes the names of a header unique by appending a number to each repeated name. The first
+    empty name stays empty.
 
     >>> single_names(["at", "name", "name", "name_2", "", ""])
     ['at', 'name', 'name_2', 'name_2_2', '', 'column_6']
@@ -110,8 +110,9 @@ def csv_rows(
     stream: StreamConfig,
     optional: Collection[str],
 ) -> Iterator[pa.Table]:
-    """Yields a CSV file's rows as text. Rows that cannot be parsed are yielded as text in `__raw`.
-    A header is row 1.
+    """Yields a CSV file's rows as text.
+
+    Rows that cannot be parsed are yielded as text in `__raw`. A header is row 1.
 
     Args:
         file: the file to read.
@@ -181,13 +182,13 @@ def csv_rows(
 
 
 def _widened(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Returns rows with all columns; columns that the file lacks are null."""
+    """Adds missing columns to rows, as null."""
     nulls = pa.nulls(rows.num_rows, pa.string())
     return pa.table({name: rows[name] if name in rows.column_names else nulls for name in columns})
 
 
 def _split(rows: pa.Table, numbers: pa.Array, stream: StreamConfig) -> Iterator[pa.Table]:
-    """Yields the rows that could be decoded, then the others as text in `__raw`."""
+    """Yields the rows that could be decoded, then all other rows as text in `__raw`."""
     # A byte that cannot be decoded was replaced by a mark, see `_mark`. One such value makes the
     # whole row unreadable.
     damaged = np.zeros(rows.num_rows, dtype=bool)
@@ -206,8 +207,9 @@ def _split(rows: pa.Table, numbers: pa.Array, stream: StreamConfig) -> Iterator[
 
 
 def json_rows(file: SourceFile, encoding: str = "utf-8") -> Iterator[pa.Table]:
-    """Yields a file's lines unchanged, in `__raw`. A line that cannot be decoded is marked. Empty
-    lines are omitted.
+    """Yields a file's lines unchanged, in `__raw`.
+
+    Lines that cannot be decoded are marked. Empty lines are omitted.
     """
     with file.open_at_begin() as stream:
         decoded = _Decoded(stream, encoding)
@@ -234,7 +236,7 @@ def json_rows(file: SourceFile, encoding: str = "utf-8") -> Iterator[pa.Table]:
 
 
 def _lines(file: SourceFile, stream: io.BufferedReader) -> Iterator[bytes]:
-    """Yields the lines of a file, with an error for a line that would not fit into memory."""
+    """Yields the lines of a file. Raises an error for a line that would not fit into memory."""
     number = file.begin_row - 1
     while line := stream.readline(_LINE_MAX_BYTES):
         number += 1
@@ -288,8 +290,9 @@ def unreadable_rows(
     raw: list[str],
     columns: Sequence[str],
 ) -> pa.Table:
-    """Returns unreadable rows in the format of `Source.rows`, each with a reason and its text. They
-    go to quarantine.
+    """Returns unreadable rows in the format of `Source.rows`, each with a reason and its text.
+
+    These rows go to quarantine.
     """
     texts = dict.fromkeys(columns, pa.nulls(len(raw), pa.string()))
     why = {
@@ -310,8 +313,9 @@ def _not_in(encoding: str, what: str) -> str:
 
 
 def _mark(error: UnicodeError) -> tuple[str, int]:
-    """Returns a character for each byte that cannot be decoded: one of the last 256 characters of
-    Unicode, which do not occur in text.
+    """Returns a character for each byte that cannot be decoded.
+
+    It is one of the last 256 characters of Unicode, which do not occur in text.
     """
     assert isinstance(error, UnicodeDecodeError), "only decoding asks for marks"
     return "".join(chr(_MARKS + byte) for byte in error.object[error.start : error.end]), error.end
@@ -321,7 +325,7 @@ codecs.register_error("rewindow_mark", _mark)
 
 
 def _as_written(text: str) -> str:
-    """Returns a text with its undecodable bytes in hexadecimal."""
+    """Returns a text with the bytes that could not be decoded in hexadecimal."""
     return _DAMAGED.sub(lambda found: f"\\x{ord(found[0]) - _MARKS:02x}", text)
 
 
@@ -329,7 +333,7 @@ class _Decoded(io.RawIOBase):
     """Converts a stream from any encoding to UTF-8, with a mark for each byte that cannot be
     decoded.
 
-    So such a byte cannot stop a reader, and its row can be recognized afterwards.
+    So such a byte cannot stop a reader, and its row can be recognized later.
     """
 
     def __init__(self, stream: IO[bytes], encoding: str, block_bytes: int = _BLOCK_BYTES) -> None:

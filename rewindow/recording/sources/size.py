@@ -11,11 +11,11 @@ from rewindow.settings.config import Config
 
 
 def bytes_to_read(config: Config, name: str) -> int:
-    """Returns the bytes of the source's files that changed since the last recording; 0 for files in
-    a package, and the estimated size of all tuples for a generator.
+    """Returns the bytes of the source's files that have changed since the last recording.
 
-    The recording itself determines which rows are new. This estimate only decides whether it will
-    be a short job.
+    For files in a package the result is 0, and for a generator it is the estimated size of all
+    tuples. The recording itself determines which rows are new. This estimate only decides whether
+    the job will be short.
     """
     stream = config.stream(name)
     if stream.format == "generator":
@@ -27,7 +27,7 @@ def bytes_to_read(config: Config, name: str) -> int:
 
 
 def _files(source: str) -> Iterator[Path]:
-    """Yields the files at a path, below a folder (such as a table), or of a pattern."""
+    """Yields the files at a path, in a folder (such as a table), or that match a pattern."""
     path = Path(source)
     places: Iterable[Path]
     if path.is_dir():

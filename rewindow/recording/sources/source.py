@@ -1,4 +1,4 @@
-"""Interface of sources from which streams are recorded, and the lookup of a stream's source.
+"""The interface of sources from which streams are recorded, and the lookup of a stream's source.
 
 To add a source, write a module in this folder with a class that implements `Source`, decorated with
 `@source("FORMAT")`. All modules of this folder are imported. An example for text files:
@@ -78,7 +78,7 @@ PER_SOURCE = (
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A part of a source, such as a file or a member of a zip file, which is read sequentially.
+    """A part of a source that is read sequentially, such as a file or a member of a zip file.
 
     Attributes:
         name: its name in positions, such as "flights.csv.zip/flights.csv".
@@ -108,11 +108,11 @@ class SourceFile:
 
     @property
     def in_zip(self) -> bool:
-        """Whether it is a member of a zip file."""
+        """Whether the file is a member of a zip file."""
         return self.path.suffix.lower() == ".zip"
 
     def open_at_begin(self) -> IO[bytes]:
-        """Opens its bytes at `begin_byte`."""
+        """Opens the file at the position `begin_byte`."""
         stream = self.open()
         if self.begin_byte:
             stream.seek(self.begin_byte)
@@ -121,7 +121,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class TakenFile:
-    """State of a file when it was read.
+    """The state of a file when it was read.
 
     Attributes:
         name, size, modified_ns: as they were then.
@@ -144,7 +144,9 @@ class TakenFile:
 
 @dataclass(frozen=True)
 class SourcePosition:
-    """Position up to which a source has been read; stored with the stream.
+    """The position up to which a source has been read.
+
+    It is stored with the stream.
 
     Attributes:
         version: the source's version that was read, -1 before the first run.
@@ -179,8 +181,9 @@ class SourcePosition:
 
     @classmethod
     def from_text(cls, text: str | None) -> SourcePosition:
-        """Returns the position that `to_text` wrote; without a text, the position before the first
-        run.
+        """Returns the position from the text that `to_text` wrote.
+
+        Without a text, returns the position before the first run.
         """
         if not text:
             return cls()
@@ -240,19 +243,21 @@ class SourceContents:
 
     @property
     def size(self) -> int:
-        """Total bytes of the source's parts."""
+        """The total size of the source's parts in bytes."""
         return total_size(self.files)
 
     def new_notes(self) -> Counter[str]:
-        """Returns a new counter for `notes`. Each part has a separate one, because threads do not
-        share counters.
+        """Returns a new counter for `notes`.
+
+        Each part has a separate counter, because threads do not share counters.
         """
         self.notes.append(Counter())
         return self.notes[-1]
 
     def check_unchanged(self, stream: str) -> None:
-        """Checks that no file was written while it was read, because the rows of such a file are
-        undefined.
+        """Checks that no file was changed while it was read.
+
+        The rows of such a file would be undefined.
 
         Raises:
             ResourceError: names the file.
@@ -283,8 +288,8 @@ class Source(Protocol):
 
     @classmethod
     def is_at(cls, path: Path) -> bool:
-        """Returns whether the contents of a path, independent of its name, show that it is a source
-        of this kind.
+        """Returns whether the content of a path, independent of its name, is a source of this
+        kind.
         """
 
     def check(self) -> None:
@@ -315,16 +320,16 @@ class Source(Protocol):
         """Yields the rows of a part in order, as tables with `__row`, `__bad`, `__raw` and its
         columns.
 
-        `__row` counts up from the part's `begin_row`; `__bad` and `__raw` are null in a good row
-        (`with_numbers`); columns have the types of `contents.schema`.
+        `__row` counts up from the part's `begin_row`. `__bad` and `__raw` are null in a valid row
+        (`with_numbers`). The columns have the types of `contents.schema`.
 
         Raises:
             InputError: the part cannot be read.
         """
 
     def frame(self, spark: SparkSession, contents: SourceContents) -> DataFrame | None:
-        """Returns the rows of all parts, read by Spark directly; None if they must be copied with
-        `rows`.
+        """Returns the rows of all parts if Spark can read them directly; None if they must be
+        copied with `rows`.
 
         Shape: `__file, __row, __bad, __raw` and the columns. `__row` is the row's number in its
         file, the same in every run. Spark provides it for Parquet only.
@@ -336,7 +341,7 @@ _KINDS: dict[str, type[Source]] = {}
 
 
 def source(kind: str) -> Callable[[_Kind], _Kind]:
-    """Returns a decorator that makes a class the source of a format."""
+    """Returns a decorator that registers a class as the source of a format."""
 
     def register(cls: _Kind) -> _Kind:
         _KINDS[kind] = cls
@@ -346,7 +351,7 @@ def source(kind: str) -> Callable[[_Kind], _Kind]:
 
 
 def known_sources() -> Mapping[str, type[Source]]:
-    """Returns all sources by format, in order of their names."""
+    """Returns all sources by format, sorted by name."""
     for module in pkgutil.iter_modules(sources.__path__, f"{sources.__name__}."):
         importlib.import_module(module.name)
     return dict(sorted(_KINDS.items()))
@@ -358,7 +363,7 @@ def open_source(
     root: Path,
     streams: Location | None = None,
 ) -> Source:
-    """Returns the source of a stream, with its settings checked.
+    """Checks the settings of a stream's source and returns the source.
 
     Args:
         root: folder of the project, to which a relative path of a source refers.
@@ -390,7 +395,7 @@ def open_source(
 
 
 def source_format(name: str, place: str, given: str | None) -> str:
-    """Returns the format of a stream's source, as set or determined from its name.
+    """Returns the format of a stream's source, which is set or determined from its name.
 
     Raises:
         InputError: the format is unknown, or the name does not determine it.
@@ -418,8 +423,9 @@ def source_format(name: str, place: str, given: str | None) -> str:
 
 
 def is_hidden(name: str) -> bool:
-    """Returns whether a file of a folder or zip file is ignored, because a tool created it, such as
-    `__MACOSX/._data.csv` or `_SUCCESS`.
+    """Returns whether a file in a folder or zip file is ignored, because a tool has created it.
+
+    Examples are `__MACOSX/._data.csv` and `_SUCCESS`.
     """
     return Path(name).name.startswith((".", "_"))
 
@@ -429,8 +435,9 @@ def _told_by_any(names: Sequence[str]) -> list[str]:
 
 
 def _untold(path: Path) -> str:
-    """Returns why the format of a path cannot be determined, which may be another problem than its
-    name.
+    """Returns the reason why the format of a path cannot be determined.
+
+    The reason need not be its name.
     """
     if path.is_dir():
         return "contains no file with a known suffix, so its format is unknown"

@@ -30,8 +30,7 @@ _PLACE = "__path"
 
 
 def parquet_frame(spark: SparkSession, contents: SourceContents) -> DataFrame | None:
-    """Returns the rows of Parquet files as Spark reads them; None if Spark would read other values
-    than the files contain.
+    """Returns the rows of Parquet files as Spark reads them; None if Spark would read wrong values.
 
     Shape: `__file, __row, __bad, __raw` and the columns of the contents.
     """
@@ -72,8 +71,9 @@ def parquet_frame(spark: SparkSession, contents: SourceContents) -> DataFrame | 
 
 
 def _parts(contents: SourceContents, constants: Sequence[str]) -> pa.Table:
-    """Returns path, index and constant columns of every file. Each file has two rows, for the two
-    formats of a path that Spark may write.
+    """Returns the path, the index and the constant columns of every file.
+
+    Each file has two rows, because Spark may write its path in two formats.
     """
     files = contents.files
     columns: dict[str, pa.Array] = {
@@ -90,7 +90,7 @@ def _parts(contents: SourceContents, constants: Sequence[str]) -> pa.Table:
 
 
 def _has_twins(names: Collection[str]) -> bool:
-    """Returns whether two names differ only in case; Spark treats them as one column."""
+    """Returns whether two names differ only in case. Spark treats them as one column."""
     return len(set(map(str.lower, names))) < len(names)
 
 
@@ -116,7 +116,9 @@ def _is_plain(file: SourceFile, contents: SourceContents) -> bool:
 
 
 def _is_read_as(kind: pa.DataType, plain: pa.DataType, wanted: pa.DataType) -> bool:
-    """Returns whether Spark reads a column of one type as the wanted type with the same values."""
+    """Returns whether Spark can read a column of one type as the wanted type without changing
+    values.
+    """
     if pa.types.is_timestamp(kind):
         return kind.unit in ("us", "ms") and spark_type(kind) == wanted
     # Python's reader converts the units of timestamps within nested types.

@@ -1,5 +1,5 @@
-"""Recognizes files of a source that were read before: by name, size and time, otherwise by a
-checksum of their bytes.
+"""Recognizes files of a source that were read before, by name, size and time, or by a checksum of
+their bytes.
 
 Each file is read once. An unchanged file is read again only for tuples that waited in it. If only
 its time differs, its checksum is compared; the checksum also identifies a renamed file. If a file
@@ -57,7 +57,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class FileRows:
-    """State of a file's rows after a run has read them.
+    """The state of a file's rows after a run has read them.
 
     Attributes:
         last: number of the last row.
@@ -110,8 +110,9 @@ def select_files(
 
 
 def gone_files(files: Sequence[SourceFile], position: SourcePosition) -> dict[str, TakenFile]:
-    """Returns the recorded files that are missing from a source, except renamed ones; only the
-    newest.
+    """Returns the newest of the recorded files that are missing from a source.
+
+    Renamed files are not missing.
     """
     by_name = {file.name: file for file in files}
     gone = {**position.gone, **position.files}
@@ -127,7 +128,7 @@ def remember(
     read: Mapping[str, FileRows],
     position: SourcePosition,
 ) -> dict[str, TakenFile]:
-    """Returns the states of a source's files to store for the next run.
+    """Returns the states of a source's files, which are stored for the next run.
 
     Args:
         files: all existing files.
@@ -180,7 +181,7 @@ def remember(
 
 @dataclass(frozen=True)
 class _Marks:
-    """Properties of a file's bytes.
+    """The checksum, the lines and other properties of a file's bytes.
 
     Attributes:
         checksum: checksum of all bytes.
@@ -232,8 +233,9 @@ def _after_lines(chunk: bytes, count: int) -> int:
 
 
 def _read_on(file: SourceFile, taken: TakenFile) -> SourceFile:
-    """Returns a file that is read from where the last run stopped. Of rows read before, only tuples
-    that waited are recorded.
+    """Returns a file whose reading continues where the last run stopped.
+
+    Of the rows that were read before, only tuples that waited are recorded.
     """
     seen = taken.rows or sys.maxsize
     return replace(file, begin_byte=taken.begin_byte, begin_row=taken.begin_row, seen_rows=seen)
@@ -247,7 +249,10 @@ def _has_grown(file: SourceFile, taken: TakenFile) -> bool:
 
 
 def _words_on_change(file: SourceFile, taken: TakenFile) -> list[str]:
-    """Returns warnings about a file whose bytes have changed; none if it may only have grown."""
+    """Returns warnings about a file whose bytes have changed.
+
+    There are none if the file can only have grown.
+    """
     if _has_grown(file, taken) if file.lines else file.size > taken.size:
         return []
     words = f'source file "{file.name}" has changed since it was recorded'
@@ -264,7 +269,7 @@ def _is_same(file: SourceFile, taken: TakenFile) -> bool:
 
 
 def _renamed_from(file: SourceFile, gone: Mapping[str, TakenFile]) -> str | None:
-    """Returns the name under which a file was read before; None if it was not."""
+    """Returns the name under which a file was read before; None if it was not read."""
     alike = [taken for taken in gone.values() if taken.size == file.size and taken.checksum]
     checksum = file_checksum(location(file.path)) if alike else ""
     return next((taken.name for taken in alike if taken.checksum == checksum), None)

@@ -1,5 +1,5 @@
-"""Rows of formats with typed columns: converted to types that Spark has, numbered, in the source's
-schema.
+"""Rows of formats with typed columns. They are converted to types that Spark has, numbered, and
+returned in the source's schema.
 
 `parquet_files` and `feather_files` use these functions, and so can any other format that is read as
 Arrow batches. `arrow_types` defines which types can be converted to which.
@@ -29,7 +29,9 @@ _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
 def schema_for_spark(schema: pa.Schema) -> pa.Schema:
-    """Returns a file's schema as Spark can read it: microseconds, plain types, no pandas index."""
+    """Converts a file's schema to types that Spark can read: microseconds, plain types, no pandas
+    index.
+    """
     fields = [field for field in schema if not _PANDAS_INDEX.fullmatch(field.name)]
     return pa.schema(retyped(fields, spark_type))
 
@@ -69,8 +71,9 @@ def rows_as(
     zone: str,
     notes: Counter[str],
 ) -> Iterator[pa.Table]:
-    """Yields a file's batches as rows in a schema, counted from 1. A column that the batches lack
-    is constant or null.
+    """Yields a file's batches as rows with the columns of a schema, counted from 1.
+
+    A column that is missing in the batches is constant or null.
 
     Args:
         file: the file to read.
@@ -97,8 +100,9 @@ def rows_as(
 
 
 def constant_of(file: SourceFile, text: str | None, field: pa.Field) -> pa.Scalar:
-    """Returns the value of a table partition, which a Delta log contains as text. Empty means null,
-    and times without a zone are in UTC.
+    """Returns the value of a table partition from its text in a Delta log.
+
+    An empty text means null, and times without a zone are in UTC.
     """
     if not text:
         return pa.scalar(None, field.type)

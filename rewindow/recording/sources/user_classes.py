@@ -1,4 +1,6 @@
-"""Loads the class of a source from a Python file, and creates it from `source_settings`."""
+"""Loads the class of a source from a Python file, and creates an instance with the properties in
+`source_settings`.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,7 @@ def with_properties(source: FileSource, kind: type[_Kind], others: Collection[st
 
 
 def wrong_setting(source: FileSource, key: str, words: str, hint: str) -> InputError:
-    """Returns the error for a wrong value in `source_settings`."""
+    """Returns the error for an invalid value in `source_settings`."""
     return InputError(
         f'setting "source_settings.{key}" of stream "{source.name}" {words}', hint=hint
     )
