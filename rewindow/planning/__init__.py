@@ -1,4 +1,5 @@
-"""Plans a replay: from a request to inputs, start state, forecast and staged tables.
+"""Plans a replay: turns a request into inputs, a start state, a forecast and staged tables.
+
 Starts no JVM.
 """
 

@@ -1,4 +1,6 @@
-"""Changes a property of an operator while its replay runs, effective from a window on.
+"""Changes a property of an operator while its replay runs.
+
+The change takes effect from a given window on.
 
 Rules: O26, O27, X10
 """
@@ -21,7 +23,9 @@ from rewindow.state.changes import ChangeLog, container_log
 
 
 def change_log(config: Config, plan: Plan) -> ChangeLog:
-    """Returns the log of a replay's changes, with those of all of its containers."""
+    """Returns the log of a replay's property changes, including the changes of all its
+    containers.
+    """
     root = config.replay_root(plan.replay_id)
     changes = [*plan.changes]
     if plan.is_divided:
@@ -38,11 +42,11 @@ def set_property(
     *,
     from_window: int | None = None,
 ) -> PropertyChange:
-    """Sets a changeable property to another value from a window on. A running replay applies it at
-    its next group.
+    """Sets a changeable property to another value from a given window on.
 
-    Every attempt computes a window with the same values. A replay that repeats the range, such as a
-    repair, makes the same changes at the same windows.
+    A running replay applies it at its next group. Every attempt computes a window with the same
+    values. A replay that repeats the range, such as a repair, makes the same changes at the same
+    windows.
 
     Args:
         config: current settings.

@@ -1,5 +1,5 @@
-"""Plans of single containers: the plan of the replay, restricted to a part of the graph. Streams of
-other containers are its inputs.
+"""Plans single containers. The plan of a container is the plan of the replay, restricted to a part
+of the graph. Streams of other containers are its inputs.
 
 The plan of a container is created when the containers that it reads have ended. It pins the
 versions of their tables, so that all attempts read the same rows.
@@ -61,8 +61,10 @@ def unfinished(config: Config, plan: Plan) -> list[ContainerPlan]:
 
 
 def container_to_run(config: Config, plan: Plan, name: str = "") -> ContainerPlan | None:
-    """Returns the named container if it has not ended; without a name the first one that has not.
-    None if it has ended, or all have.
+    """Returns the named container if it has not ended. Without a name, returns the first container
+    that has not ended.
+
+    Returns None if the container has ended, or if all have.
 
     Raises:
         InputError: the container does not exist, or one that it reads has not ended.
@@ -83,8 +85,9 @@ def container_to_run(config: Config, plan: Plan, name: str = "") -> ContainerPla
 
 
 def plan_container(config: Config, plan: Plan, container: ContainerPlan) -> str:
-    """Returns the replay id of a container whose upstream containers have ended, after creating its
-    plan if it has none yet.
+    """Creates the plan of a container if it has none yet, and returns the container's replay id.
+
+    The upstream containers must have ended.
 
     Raises:
         TableError: a stream between two containers is damaged, or lacks its last commits.
@@ -107,8 +110,9 @@ def plan_container(config: Config, plan: Plan, container: ContainerPlan) -> str:
 
 
 def _has_lost_commits(config: Config, replay_id: str) -> bool:
-    """Returns whether the tables of an ended container have lost commits, so that it must compute
-    windows again.
+    """Returns whether the tables of an ended container have lost commits.
+
+    Then the container must compute windows again.
     """
     root = config.replay_root(replay_id)
     plan = plan_in(root)
@@ -253,8 +257,8 @@ def group_bound(
 ) -> int | None:
     """Returns the largest number of windows in a commit group whose size is chosen by time.
 
-    A short replay would fit into one group. Then it would show no progress, and a crash would keep
-    none of its windows. So it is divided into a few groups; each additional one costs about half a
+    A short replay would fit into one group. Then it would show no progress, and a crash would lose
+    all of its windows. So it is divided into a few groups. Each additional group costs about half a
     second. A longer replay starts with a smaller group anyway.
     """
     tuples = 0
@@ -272,8 +276,8 @@ def _pinned(
     source: PortHandle,
     end: int | None,
 ) -> InputPlan:
-    """Returns a port of another container as an input, at the current versions of its table and its
-    seals.
+    """Returns a port of another container as an input, pinned at the current versions of its table
+    and its seals.
     """
     container = next(part.name for part in plan.containers if source.operator in part.operators)
     root = config.replay_root(container_id(plan.replay_id, container))

@@ -43,8 +43,9 @@ def create_tables(
     app: Application,
     code: Location | None = None,
 ) -> Plan:
-    """Creates the tables of a replay, and returns the plan that they contain: another one if they
-    already existed.
+    """Creates the tables of a replay, and returns the plan that they contain.
+
+    If the tables already existed, this can be another plan.
 
     Args:
         config: current settings.
@@ -80,7 +81,9 @@ def _fill(config: Config, root: Location, plan: Plan, app: Application) -> None:
 
 
 def _plan_of(root: Location, replay_id: str) -> Plan:
-    """Returns the plan in tables, after checking that no attempt has written to them."""
+    """Checks that no attempt has written to existing tables, and returns the plan that they
+    contain.
+    """
     unknown = f'folder of replay "{replay_id}" exists, but the ledger does not list that replay'
     hint = (
         "Rebuild the ledger from the tables (rewindow ledger rebuild), or give the new replay "
@@ -107,8 +110,8 @@ def _plan_of(root: Location, replay_id: str) -> Plan:
 def _start_rows(config: Config, plan: Plan, app: Application, table: Location) -> pa.Table:
     """Returns the start state as checkpoint 0 of the replay.
 
-    The files of a state from elsewhere are linked, also for a warm-up, so that the replay does not
-    depend on the original files.
+    If the state is stored elsewhere, its files are linked, even for a warm-up, so that the replay
+    does not depend on the original files.
 
     Rules: R9, R25, W63, X4
     """
@@ -149,8 +152,8 @@ def _migrated(
     table: Location,
     made: stored.Provenance,
 ) -> pa.Table:
-    """Returns the rows of a start state, after converting states that another version of an
-    operator has saved.
+    """Converts states that another version of an operator has saved, and returns the rows of the
+    start state.
     """
     states = []
     for row in rows.to_pylist():
@@ -193,7 +196,7 @@ def _migrated(
 
 
 def create_staging(root: Location, outputs: Mapping[str, pa.Schema], plan_json: str) -> None:
-    """Creates every table of a replay; existing ones are not changed."""
+    """Creates every table of a replay. Existing tables are not changed."""
     properties = {"rewindow.plan": plan_json, **format_property(TableKind.CHECKPOINTS), **LOG_KEPT}
     for name, schema in outputs.items():
         create_staged(root / name, schema)

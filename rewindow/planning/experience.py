@@ -1,4 +1,5 @@
-"""The durations of earlier replays of an application, for predicting the time of a new one.
+"""The durations of earlier replays of an application, from which the duration of a new one is
+predicted.
 
 Rules: L30, R47
 """
@@ -23,7 +24,7 @@ START_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Experience:
-    """Measurements of the newest replays of an application, from their recorded commit groups.
+    """Measurements of an application's newest replays, from their recorded commit groups.
 
     Attributes:
         replays: ids, newest first.
@@ -45,8 +46,9 @@ class Experience:
     containers: Mapping[tuple[str, ...], float] = field(default_factory=dict)
 
     def predict(self, windows: int, tuples: int | None = None) -> float:
-        """Returns the expected seconds of a replay, from its windows or from its tuples, whichever
-        is longer.
+        """Returns the expected duration of a replay in seconds.
+
+        It is computed from the windows and from the tuples, and the longer duration is used.
         """
         shares = [windows / self.windows]
         if tuples is not None and self.tuples:
@@ -65,8 +67,9 @@ class Experience:
 
 @dataclass(frozen=True)
 class _Measured:
-    """Measurements of one replay, from its recorded commit groups; `starts` has the start time of
-    each measured attempt.
+    """Measurements of one replay, from its recorded commit groups.
+
+    `starts` has the start time of each measured attempt.
     """
 
     replay_id: str
@@ -79,7 +82,7 @@ class _Measured:
 
 def experience_of(ledger: Ledger, application: str) -> Experience | None:
     """Returns measurements of the newest replays of an application that have committed groups; None
-    if there are none.
+    if there are no such replays.
     """
     replays: list[_Measured] = []
     starts: list[float] = []
@@ -112,8 +115,9 @@ def _measured_containers(
     ledger: Ledger,
     row: Replay,
 ) -> dict[tuple[str, ...], _Measured | None]:
-    """Returns the measurements of a replay's containers, by name and operators. None for a
-    container without measured windows, for example because it was reused.
+    """Returns the measurements of a replay's containers, by name and operators.
+
+    A container without measured windows has None, for example because it was reused.
     """
     containers = row.plan.get("containers", [])
     parts = {}
@@ -129,7 +133,7 @@ def _measured_replay(
     row: Replay,
     containers: Sequence[_Measured | None],
 ) -> _Measured | None:
-    """Returns the measurements of a replay, including one with several containers; None if they are
+    """Returns the measurements of a replay, which may have several containers; None if they are
     incomplete.
     """
     if not containers:
@@ -156,8 +160,9 @@ def _measured_replay(
 
 
 def _measured(ledger: Ledger, replay_id: str) -> _Measured | None:
-    """Returns the measurements of a replay. The first recorded group of an attempt only shows how
-    long its start took.
+    """Returns the measurements of a replay.
+
+    The first recorded group of an attempt only shows how long the attempt took to start.
     """
     groups = sorted(
         ledger.attempts.timings(replay_id, GROUPS_MAX),
@@ -193,8 +198,8 @@ def _measured(ledger: Ledger, replay_id: str) -> _Measured | None:
 
 
 def _tuples(ledger: Ledger, replay_id: str, windows: int) -> int:
-    """Returns the estimated number of input tuples in some windows of a replay, in proportion to
-    its counted windows.
+    """Returns the estimated number of input tuples in the given windows of a replay, in proportion
+    to its counted windows.
     """
     inputs = [total for total in ledger.counts.totals(replay_id) if total.direction == "in"]
     counted = max((total.windows for total in inputs), default=0)

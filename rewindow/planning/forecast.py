@@ -1,5 +1,7 @@
-"""Forecasts: how long a replay takes, what prevents it from running, and how its next attempt
-resumes. Starts no JVM.
+"""Forecasts how long a replay takes, what prevents it from running, and how its next attempt
+resumes.
+
+Starts no JVM.
 """
 
 from __future__ import annotations
@@ -82,10 +84,10 @@ def expect_recovery(
     plan: Plan,
     usable: Sequence[int] | None = None,
 ) -> Recovery:
-    """Returns how the next attempt will resume, from the current tables.
+    """Returns how the next attempt will resume, based on the current tables.
 
-    The attempt decides again, by the same functions, after it has fenced the tables. Only then no
-    other process can commit.
+    The attempt makes the decision again, with the same functions, after it has fenced the tables.
+    From then on, no other process can commit.
 
     Args:
         config: current settings.
@@ -133,8 +135,8 @@ def expect_recovery(
 
 
 def estimate(config: Config, plan: Plan) -> tuple[float | None, str]:
-    """Returns the expected seconds of a whole replay, and a text about the measurements that they
-    are based on.
+    """Returns the expected duration of a whole replay in seconds, and a text about the measurements
+    that it is based on.
 
     Rules: L30, R47
     """
@@ -184,7 +186,9 @@ def costs_of_crashes(config: Config, plan: Plan) -> dict[str, RecoveryTimes]:
 
 
 def window_seconds(config: Config, plan: Plan) -> float | None:
-    """Returns the expected seconds of a window in a container, None without measurements."""
+    """Returns the expected duration of a window in a container in seconds; None without
+    measurements.
+    """
     experience = experience_of(Ledger.open(config.ledger_url), plan.application)
     if experience is None:
         return None
@@ -192,7 +196,7 @@ def window_seconds(config: Config, plan: Plan) -> float | None:
 
 
 def blockers(config: Config, plan: Plan) -> list[str]:
-    """Returns the reasons, in words, why a replay could not be run and published now."""
+    """Returns the reasons why a replay could not be run and published now, as texts."""
     ledger = Ledger.open(config.ledger_url)
     reasons = []
     for lease in ledger.leases.held():

@@ -1,5 +1,7 @@
-"""The inputs of a replay: opens recorded streams, compares them with the application's grid, and
-pins their versions and missing windows.
+"""The inputs of a replay.
+
+Opens recorded streams, compares them with the application's grid, and pins their versions and
+missing windows.
 """
 
 from __future__ import annotations
@@ -89,8 +91,9 @@ def renamed_stream(config: Config, name: str) -> str | None:
 
 
 def _not_recorded(config: Config, name: str, recorded: list[str]) -> InputError:
-    """Returns the error for an input that is not recorded, with a hint to record it, to publish it,
-    or to correct its name.
+    """Returns the error for an input that is not recorded.
+
+    Its hint is to record it, to publish it, or to correct its name.
     """
     application = name.rpartition(".")[0]
     if name in config.streams:
@@ -107,7 +110,7 @@ def _not_recorded(config: Config, name: str, recorded: list[str]) -> InputError:
 
 
 def check_grids(app: Application, recorded: Mapping[str, RecordedStream]) -> None:
-    """Checks that the windows of all streams are those of the application.
+    """Checks that all streams have the same windows as the application.
 
     Rules: W15
     """
@@ -152,8 +155,9 @@ def check_application(
 
 
 def other_grid(app: Application, name: str, grid: Grid) -> Iterator[Violation]:
-    """Yields a violation if a stream has other windows than the application; none if the
-    application's own grid is invalid.
+    """Yields a violation if a stream has other windows than the application.
+
+    Yields none if the grid of the application itself is invalid.
 
     Rules: W3, W15
     """
@@ -172,7 +176,7 @@ def other_grid(app: Application, name: str, grid: Grid) -> Iterator[Violation]:
 
 
 def _same_grid(app: Application, name: str, grid: Grid) -> str:
-    """Returns a hint how to give an application and a stream the same windows."""
+    """Returns a hint how to set the same windows for an application and a stream."""
     if grid.width_ms == app.grid.width_ms:
         return f'Set origin_ms={grid.origin_ms} of application "{app.name}".'
     return (
@@ -183,10 +187,10 @@ def _same_grid(app: Application, name: str, grid: Grid) -> str:
 
 
 def common_range(recorded: Mapping[str, RecordedStream]) -> WindowRange:
-    """Returns the range from the first window that all inputs have sealed to the last one.
+    """Returns the range from the first to the last window that all inputs have sealed.
 
-    A stream that has ended does not limit it; if all have ended, it extends to the end of the last
-    one.
+    A stream that has ended does not limit the range. If all streams have ended, the range extends
+    to the end of the last one.
 
     Rules: W34, W36, W39, X21
     """
@@ -205,7 +209,9 @@ def pin(
     windows: WindowRange,
     allow_missing: bool,
 ) -> InputPlan:
-    """Returns an input at its current version, with its missing windows if they are allowed.
+    """Returns an input at its current version.
+
+    If missing windows are allowed, they are included.
 
     Raises:
         RangeError: windows are missing, and that is not allowed.
@@ -233,8 +239,8 @@ def pin(
 
 
 def foreign_files(inputs: list[InputPlan]) -> list[str]:
-    """Returns a warning for each input with files that another program has written, which have no
-    recorded checksums.
+    """Returns a warning for each input that has files without recorded checksums, because another
+    program has written them.
     """
     return [
         f'{entry.foreign_files:,} files of stream "{entry.stream}" were written by another '
@@ -262,10 +268,11 @@ def end_warnings(recorded: Mapping[str, RecordedStream], windows: WindowRange) -
 
 
 def expiry_warnings(recorded: Mapping[str, RecordedStream]) -> list[str]:
-    """Returns, for each input that is a published stream, until when the plan can be run.
+    """Returns a warning for each input that is a published stream, with the time until which the
+    plan can be run.
 
-    Publications rewrite such a table, so it drops the pinned version after its retention period; a
-    recorded stream only grows.
+    Publications rewrite such a table, so the pinned version is deleted after its retention period.
+    A recorded stream only grows.
     """
     warnings = []
     for name, stream in recorded.items():
@@ -286,7 +293,7 @@ def check_warm_up(
     windows: WindowRange,
     allow_missing: bool,
 ) -> list[str]:
-    """Returns a warning for each input with missing windows that a warm-up would treat as empty.
+    """Returns a warning for each input with missing windows, which a warm-up would treat as empty.
 
     Raises:
         RangeError: windows are missing, and that is not allowed.
@@ -317,8 +324,9 @@ def _sealed_in(stream: RecordedStream, windows: WindowRange) -> tuple[int, list[
 
 
 def sealed_parts(stream: RecordedStream, windows: WindowRange) -> list[WindowRange]:
-    """Returns the parts of a range that a stream has sealed, ascending; windows after its end count
-    as sealed.
+    """Returns the parts of a range that a stream has sealed, in ascending order.
+
+    Windows after the end of the stream count as sealed.
 
     Rules: X21
     """

@@ -61,8 +61,7 @@ OTHER_CODE = "a start state computed by other code was allowed"
 def create_replay(config: Config, request: ReplayRequest) -> Plan:
     """Plans a replay, creates its tables and its entry in the ledger, and returns the plan.
 
-    The same request under the same id returns the same replay, so that a repeated task continues
-    it.
+    The same request with the same id returns the same replay, so that a repeated task continues it.
 
     Raises:
         InputError: something in the request does not exist, or cannot be replayed.
@@ -168,7 +167,7 @@ def draft_plan(config: Config, request: ReplayRequest) -> PlanPreview:
 
 
 def _changes(config: Config, request: ReplayRequest, app: Application) -> list[PropertyChange]:
-    """Returns the property changes copied from the replay `request.changes_from`."""
+    """Returns the property changes that are copied from the replay `request.changes_from`."""
     if request.changes_from is None:
         return []
     other = Ledger.open(config.ledger_url).replays.get(request.changes_from).read_plan()
@@ -300,8 +299,8 @@ def _containers(
 ) -> list[ContainerPlan]:
     """Returns the containers of a replay, in the order in which they run.
 
-    Samples and candidates are computed in one container, exactly once, because the division into
-    containers does not change a result.
+    Samples and candidates are computed in one container in the mode exactly once, because the
+    division into containers does not change a result.
 
     Rules: O106
     """
@@ -331,7 +330,7 @@ def _containers(
 
 
 def _safe_operators(containers: list[ContainerPlan]) -> set[str]:
-    """Returns the operators of the containers that lose no window."""
+    """Returns the operators of containers that do not lose windows."""
     operators: set[str] = set()
     for container in containers:
         if not container.mode.may_lose:
@@ -348,7 +347,7 @@ def _container_warnings(
     size: int | None,
     bound: int | None,
 ) -> list[str]:
-    """Returns the warnings that depend on the mode of a container, without repetitions."""
+    """Returns the warnings that depend on the mode of a container, without duplicates."""
     warnings: list[str] = []
     # The distance of the request has an effect if a single container has a schedule.
     given = request.checkpoint_windows
@@ -390,8 +389,9 @@ def _passed_over(start: StartState) -> list[str]:
 
 
 def _forgotten_timers(app: Application, mode: Mode) -> list[str]:
-    """Returns a warning for each Heartbeat without an output, which cannot find out after a loss
-    which timers it has emitted.
+    """Returns a warning for each Heartbeat without an output.
+
+    After a loss, such a Heartbeat cannot find out which timers it has emitted.
 
     Rules: H58, X30
     """
@@ -407,7 +407,7 @@ def _forgotten_timers(app: Application, mode: Mode) -> list[str]:
 
 
 def _idle_distances(app: Application, mode: Mode, given: int | None) -> list[str]:
-    """Returns a warning if checkpoint windows are set that have no effect, because the mode saves
+    """Returns a warning if checkpoint windows are set but have no effect, because the mode saves
     every group.
 
     Rules: W51
@@ -439,8 +439,8 @@ def _cut_application_windows(app: Application, mode: Mode) -> list[str]:
 
 
 def _many_checkpoints(mode: Mode, windows: WindowRange, distance: int) -> list[str]:
-    """Returns a warning if checkpoints divide the range into too many commit groups: commits
-    would take most of the time.
+    """Returns a warning if checkpoints divide the range into too many commit groups, so that
+    commits would take most of the time.
 
     Rules: W42, W55
     """
@@ -461,7 +461,7 @@ def _cut_groups(
     distance: int,
     bound: int | None,
 ) -> list[str]:
-    """Returns a warning if a fixed group size is reduced, because of checkpoints or of the limit of
+    """Returns a warning if a fixed group size is reduced because of checkpoints or the limit of
     lost windows.
 
     Rules: W42, X1
@@ -532,8 +532,9 @@ def _range(
 
 
 def _check_one_end(common: WindowRange, grid: Grid, first: int | None, last: int | None) -> None:
-    """Checks that a range with only one given end overlaps the sealed windows, which determine the
-    other end.
+    """Checks a range with only one given end.
+
+    It must overlap the sealed windows, which determine the other end.
     """
     if last is None and first is not None and first > common.last:
         raise _beside(f"from {first} on", "after", common, grid)
@@ -603,7 +604,7 @@ def _same(plan: Plan, request: ReplayRequest, hint: str = _OTHER_ID) -> Plan:
 
 
 def _check_left_behind(config: Config, plan: Plan, asked: Plan, request: ReplayRequest) -> None:
-    """Checks that tables that a killed planner left behind match the request."""
+    """Checks that the tables that a killed planner left behind match the request."""
     _same(plan, request)
     if (plan.code_version, plan.configuration_digest) != (
         asked.code_version,
@@ -626,7 +627,7 @@ def _another(plan: Plan, have: str, requested: str, hint: str) -> InputError:
 
 
 def _hint_for_id(known: Replay) -> str:
-    """Returns a hint for a request with the id of another replay."""
+    """Returns a hint for a request that has the id of another replay."""
     if known.state in RUNNABLE:
         resume = f"rewindow replay --resume {known.replay_id}"
         return (

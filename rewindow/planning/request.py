@@ -1,4 +1,4 @@
-"""The request for a replay, and the preview of the plan that it leads to."""
+"""The request for a replay, and the preview of its plan."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _option(
     metavar: str | None = None,
     shown_default: str | None = None,
 ) -> dict[str, Any]:
-    """Returns the metadata of a field that is an option of the command line.
+    """Returns the metadata of a field that is an option on the command line.
 
     Args:
         help_text: its help text.
@@ -45,7 +45,7 @@ def _option(
 class ReplayRequest:
     """The request for a replay. Without a range it covers all windows that all inputs have sealed.
 
-    The help text of a field describes it, here and on the command line.
+    The help text of a field is its description, here and on the command line.
 
     Attributes:
         dag: id of the Airflow DAG that created the request; empty for the command line.
@@ -156,8 +156,9 @@ class ReplayRequest:
     code: Location | None = None
 
     def options(self) -> list[str]:
-        """Returns the request as words of a command line, without range and id. A plan stores them,
-        so that it can be repeated.
+        """Returns the request as words of a command line, without range and id.
+
+        A plan stores these words, so that the request can be repeated.
         """
         words: list[str] = []
         for name in excluding(OPTIONS, _OF_ONE_REPLAY):
@@ -174,7 +175,7 @@ class ReplayRequest:
         return words
 
     def given(self) -> list[PropertyOverride]:
-        """Returns the properties of the request as overrides, with their source."""
+        """Returns the properties that the request sets, as overrides with their source."""
         return overrides_from(self.properties, FORM if self.dag else OPTION)
 
 
@@ -185,8 +186,9 @@ _OF_ONE_REPLAY = ("from_time", "to_time", "first", "last", "replay_id")
 
 
 class ReplayOptions(TypedDict, total=False):
-    """The types of the options of ReplayRequest, for functions that accept them as keywords. A test
-    compares both.
+    """The types of the options of ReplayRequest, for functions that accept them as keywords.
+
+    A test checks that both have the same options.
     """
 
     first: int | None
@@ -213,7 +215,7 @@ class ReplayOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class PlanPreview:
-    """A plan before anything is created for it.
+    """A plan for which nothing has been created yet.
 
     Attributes:
         blockers: reasons why it could not be run now, in words.

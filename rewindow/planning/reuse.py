@@ -1,5 +1,7 @@
-"""Reuse of containers: a container is not computed if another replay has computed it from the same
-code, settings, inputs and start state. The files of that replay are linked instead.
+"""Reuses containers of another replay.
+
+A container is not computed if another replay has computed it from the same code, settings, inputs
+and start state. The files of that replay are linked instead.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ def with_reused(
     app: Application,
     reuse: str,
 ) -> Plan:
-    """Returns a plan in which containers of another replay are reused, or the reasons why they are
+    """Returns a plan that reuses containers of another replay, or the reasons why they must be
     computed.
 
     Args:
@@ -92,7 +94,7 @@ def _usable(
     plan: Plan,
     other: Replay,
 ) -> Plan:
-    """Returns the plan of the other replay, after checking that its containers can be compared."""
+    """Checks that the containers of the other replay can be compared, and returns its plan."""
     hint = "`rewindow list` shows replays with their application, range and state."
     what = f'replay "{other.replay_id}" cannot be reused'
     if other.state in (ReplayState.RUNNING, ReplayState.PLANNED):
@@ -124,7 +126,7 @@ def _same_operators(
     containers: list[ContainerPlan],
     wanted: ContainerPlan,
 ) -> ContainerPlan | None:
-    """Returns the container with the same operators as another one, or None."""
+    """Returns the container that has the same operators as another one; None if there is none."""
     for container in containers:
         if set(container.operators) == set(wanted.operators):
             return container
@@ -139,7 +141,9 @@ def _difference(
     container: ContainerPlan,
     source: ContainerPlan,
 ) -> str:
-    """Returns why a container of another replay may have another result; empty if it cannot."""
+    """Returns the reason why a container of another replay may have another result; empty if there
+    is no such reason.
+    """
     source_id = container_id(theirs.replay_id, source.name)
     row = Ledger.open(config.ledger_url).replays.find(source_id)
     root = config.replay_root(source_id)
@@ -196,7 +200,9 @@ def _changed_versions(
     theirs: Plan,
     container: ContainerPlan,
 ) -> str:
-    """Returns the operators of a container whose version has changed, in words; empty if none."""
+    """Returns the operators of a container whose version has changed, as text; empty if there are
+    none.
+    """
     code = []
     configuration = []
     for name in container.operators:
@@ -219,7 +225,10 @@ def _same_windows(
     other: InputPlan | None,
     entry: InputPlan,
 ) -> bool:
-    """Returns whether both replays read equal windows of a stream; `other` is the other's input."""
+    """Returns whether both replays read equal windows of a stream.
+
+    `other` is the input of the other replay.
+    """
     if other is None or (other.table_id, other.end) != (entry.table_id, entry.end):
         return False
     seals = []

@@ -1,5 +1,5 @@
-"""Flaws of a start state: windows that are missing from it, or have changed since; and what to
-replay first.
+"""Flaws of a start state, and what to replay first. Flaws are windows that are missing from the
+state or have changed since it was saved.
 
 Windows that are missing from a state affect every replay that starts from it: its output differs
 from that of a run without the loss. So the planner reports them before anything is computed.
@@ -33,8 +33,7 @@ def with_flaws(
     start: StartState,
     source: str | None = None,
 ) -> StartState:
-    """Returns a start state with its missing windows, and with the stale windows that contributed
-    to it.
+    """Adds to a start state its missing windows, and the stale windows that contributed to it.
 
     Args:
         config: current settings.
@@ -61,11 +60,11 @@ def with_flaws(
 
 
 def refusal(application: str, mode: Mode, start: StartState) -> CheckpointError | None:
-    """Returns the error for a start state with flaws, unless the request allows them; None without
-    flaws.
+    """Returns the error for a start state with flaws, unless the request allows them; None if there
+    are no flaws.
 
-    A mode that may lose windows accepts a state that lacks windows. No mode accepts a state that
-    has changed since.
+    A mode that can lose windows accepts a state that lacks windows. No mode accepts a state that
+    has changed since it was saved.
     """
     lacking = [] if mode.may_lose else start.lacking
     if not lacking and not start.stale:
@@ -97,8 +96,9 @@ def refusal(application: str, mode: Mode, start: StartState) -> CheckpointError 
 
 
 def _lacking_of_publication(ledger: Ledger, application: str, window: int) -> Iterable[WindowRange]:
-    """Returns the windows that are missing from the published state at a window, from the
-    publication that the window shows.
+    """Returns the windows that are missing from the published state at a window.
+
+    They are determined from the publication that the window shows.
     """
     # Newest first, so an undo comes before the publication that it undoes.
     undone: set[int] = set()

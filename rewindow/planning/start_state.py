@@ -1,4 +1,7 @@
-"""Chooses the state that a replay starts with: the one after the window before its range."""
+"""Chooses the state with which a replay starts.
+
+It is the state after the window before the range.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def find_start_state(
 ) -> StartState:
     """Returns the start state of a range.
 
-    In this order of preference: none for an application without state; the one of --state-from or
+    In this order of preference: none for an application without state; the state of --state-from or
     --initial-state; the initial state at the first window that all inputs have sealed; the
     published checkpoint at the window before the range; a warm-up from the newest earlier published
     checkpoint, or from the very first window.
@@ -126,11 +129,11 @@ def newest_published(
     versions: Mapping[str, OperatorVersion],
     before: int,
 ) -> tuple[int | None, list[str]]:
-    """Returns the window of the newest published state, up to `before`, that these versions of the
-    operators computed.
+    """Returns the window of the newest published state, up to `before`, that was computed by the
+    given versions of the operators.
 
-    Only operators with state and those upstream of them are compared. The second value is the
-    operators of which another version computed a newer state.
+    Only operators with state and the operators upstream of them are compared. The second value
+    lists the operators for which another version has computed a newer state.
     """
     if not Table.exists(path):
         return None, []
@@ -154,7 +157,7 @@ def _other_versions(
     versions: Mapping[str, OperatorVersion],
     what: str,
 ) -> list[str]:
-    """Returns the operators of which another version computed the states of a window.
+    """Returns the operators for which another version has computed the states of a window.
 
     Operators with state whose state is missing are included.
     """
@@ -231,7 +234,7 @@ def _check_fits(
     app: Application,
     what: str,
 ) -> None:
-    """Checks that an application's operators can continue from some states, whatever code is
+    """Checks that an application's operators can continue from the given states, whatever code is
     allowed.
 
     Rules: W65
@@ -270,7 +273,7 @@ def migrated(
     rows: pa.Table,
     what: str,
 ) -> pa.Table | None:
-    """Returns a state of another version, converted by the operator's `migrate_state`; None if that
+    """Converts a state of another version with the operator's `migrate_state`; returns None if that
     is not possible.
 
     Raises:

@@ -28,13 +28,13 @@ def unpublished(
     application: str,
     parameters: Mapping[str, str] | None = None,
 ) -> WindowRange | None:
-    """Returns the windows that are sealed and not yet published of an application, or None if all
-    are published.
+    """Returns the windows of an application that are sealed and not yet published; None if all are
+    published.
 
-    It is one range, since states are carried through it: from the first window that every input has
-    sealed and some output lacks, to the last sealed one. Published windows in between are published
-    again. A window counts as published if a publication in effect covers it, even if it gave up the
-    window (at most once).
+    It is one range, because states are carried through it. It starts at the first window that every
+    input has sealed and some output lacks, and ends at the last sealed window. Published windows in
+    between are published again. A window counts as published if a publication in effect covers it,
+    even if that publication has given up the window (at most once).
 
     Args:
         config: current settings.
@@ -57,7 +57,7 @@ def unpublished(
 
 
 def _lacks(config: Config, app: Application, sealed: WindowRange) -> list[WindowRange]:
-    """Returns the parts of a range that some output lacks, ascending."""
+    """Returns the parts of a range that at least one output lacks, in ascending order."""
     published = Ledger.open(config.ledger_url).publications
     parts: set[WindowRange] = set()
     for output in app.outputs:
@@ -66,7 +66,7 @@ def _lacks(config: Config, app: Application, sealed: WindowRange) -> list[Window
 
 
 def _first_sealed(recorded: Mapping[str, RecordedStream], windows: WindowRange) -> int | None:
-    """Returns the first window of a range that every input has sealed, or None."""
+    """Returns the first window of a range that every input has sealed; None if there is none."""
     parts = [windows]
     for stream in recorded.values():
         parts = list(chain.from_iterable(map(partial(sealed_parts, stream), parts)))

@@ -81,9 +81,9 @@ def validate(
     properties: Mapping[str, Any] | None = None,
     columns_of: Callable[[str], pa.Schema | None] = lambda name: None,
 ) -> Validation:
-    """Returns all violations and warnings of an application at once; creates nothing.
+    """Returns all violations and warnings of an application at once. It creates nothing.
 
-    Its inputs need not be recorded yet: then the columns that they will have are checked, as far as
+    The inputs need not be recorded yet. Then the columns that they will have are checked, as far as
     they are known.
 
     Args:
@@ -140,7 +140,7 @@ def validate(
 
 @dataclass(frozen=True)
 class _Stream:
-    """An input as far as it exists, with its violations."""
+    """An input with its violations, as far as the input exists."""
 
     name: str
     table: Table | None = None
@@ -155,8 +155,9 @@ def _look_at(
     name: str,
     columns_of: Callable[[str], pa.Schema | None],
 ) -> _Stream:
-    """Returns an input with its violations. That it is not recorded or published yet is only a
-    warning.
+    """Returns an input with its violations.
+
+    If the input is not recorded or published yet, that is only a warning.
     """
     exists = Table.exists(config.stream_table(name))
     if not exists and renamed_stream(config, name) is None:

@@ -77,7 +77,7 @@ def run_action(
 
 
 def _for_people(result: PublicationResult) -> list[str]:
-    """Returns the result as lines of text: losses, stale windows, and the next step."""
+    """Returns the result as lines of text, with losses, stale windows, and the next step."""
     windows = f"windows {result.first} to {result.last}"
     done = _DONE[PublicationAction.WITHDRAW if result.withdrawn else PublicationAction(result.kind)]
     lines = [

@@ -45,8 +45,8 @@ from rewindow.windows import WindowRange
 
 @dataclass
 class Replacement:
-    """A commit under construction: the files that it adds to a table and removes from it, on one
-    snapshot.
+    """A commit under construction, with the files that it adds to a table and removes from it, on
+    one snapshot.
 
     Attributes:
         table: the published table, pinned to that snapshot.
@@ -63,7 +63,7 @@ class Replacement:
         self.version = self.table.version
 
     def write(self, rows: pa.Table) -> NewFile:
-        """Adds rows as a new file; a column that the rows lack becomes null."""
+        """Adds rows as a new file. A column that the rows lack becomes null."""
         schema = self.table.schema
         ordered = [name for name in schema.names if name in rows.column_names]
         file = write_file(self.table.path, folder_of(self.publication), rows.select(ordered))
@@ -72,8 +72,8 @@ class Replacement:
         return file
 
     def clear(self, windows: WindowRange) -> None:
-        """Removes the rows of a range: complete files, and the part of other files that is in the
-        range.
+        """Removes the rows of a range: all rows of files inside the range, and the matching rows of
+        files on its edge.
         """
         for file in self.table.files(windows.first, windows.last):
             self.removed.append(file)
@@ -81,13 +81,15 @@ class Replacement:
                 self.keep(file, self.table.schema, outside(windows))
 
     def keep(self, file: DataFile, schema: pa.Schema, wanted: object) -> None:
-        """Adds some rows of a file as a new file, which is read back and compared."""
+        """Adds the given rows of a file as a new file, then reads the new file back and compares
+        it.
+        """
         rows = read_rows([file], schema, schema.names, wanted)
         if rows.num_rows:
             self._check_equal(self.write(rows), rows)
 
     def join(self, files: Sequence[DataFile]) -> None:
-        """Joins several files outside of the range into one, see `joining`."""
+        """Joins several files outside of the range into one file, see `joining`."""
         if files:
             schema = self.table.schema
             rows = read_rows(files, schema, schema.names, outside(self.publication.range))
@@ -124,7 +126,7 @@ class Replacement:
             )
 
     def commit(self) -> None:
-        """Commits on the snapshot on which the replacement was built.
+        """Commits the replacement on the snapshot on which it was built.
 
         Raises:
             CommitFailedError: another commit came first.
@@ -171,8 +173,8 @@ def publish_files(
     name: str,
     staged: StagedFiles,
 ) -> list[NewFile]:
-    """Replaces a publication's range of a published stream by the rows of a staged output that
-    readers see.
+    """Replaces a publication's range in a published stream with the visible rows of a staged
+    output.
 
     Returns:
         The new files: those of the range, and those with the remaining rows of cut files.
@@ -203,7 +205,7 @@ def put_back(
     name: str,
     pieces: Sequence[PutBack],
 ) -> list[NewFile]:
-    """Replaces a publication's range of a published stream by its content in earlier versions.
+    """Restores a publication's range in a published stream from earlier versions.
 
     Returns:
         The new files: those of the range, and those with the remaining rows of cut files.
@@ -226,8 +228,8 @@ def put_back(
 
 
 def reason_to_publish_with_spark(config: Config, name: str, windows: WindowRange) -> str:
-    """Returns why the range of a published stream cannot be replaced without Spark; empty if it
-    can.
+    """Returns the reason why the range of a published stream cannot be replaced without Spark;
+    empty if Spark is not needed.
     """
     if not Table.exists(config.stream_table(name)):
         return ""
@@ -241,8 +243,8 @@ def reason_to_put_back_with_spark(
     windows: WindowRange,
     pieces: Sequence[PutBack],
 ) -> str:
-    """Returns why earlier versions of a published stream cannot be restored without Spark; empty if
-    they can.
+    """Returns the reason why earlier versions of a published stream cannot be restored without
+    Spark; empty if Spark is not needed.
     """
     now = open_published(config, name)
     if reason := reason_for_spark(now, lambda: now.files(windows.first, windows.last)):
@@ -263,7 +265,7 @@ def verify_links(
     name: str,
     sources: Callable[[], Sequence[DataFile]],
 ) -> None:
-    """Checks that the files that a publication has added exist, and links missing ones again.
+    """Checks that the files that a publication has added exist, and restores missing links.
 
     Args:
         config: current settings.
@@ -303,13 +305,14 @@ def verify_links(
 
 
 def folder_of(publication: Publication) -> str:
-    """Returns the folder with a publication's files, relative to the folder of each table."""
+    """Returns the folder for a publication's files, relative to the folder of each table."""
     return f"publication-{publication.number}"
 
 
 def link_name(file: DataFile) -> str:
-    """Returns the short name under which a file is linked, derived from the file's
-    folder and name.
+    """Returns the short name with which a file is linked.
+
+    It is derived from the file's folder and name.
     """
     path = location(file.path)
     digest = hashlib.sha256(f"{path.parent.name}/{path.name}".encode()).hexdigest()
@@ -348,8 +351,9 @@ def check_columns(table: Table, schema: pa.Schema) -> None:
 
 @contextmanager
 def _replacement(config: Config, publication: Publication, name: str) -> Iterator[Replacement]:
-    """Yields a replacement to build, and commits it at the end. If building fails, its written
-    files are deleted.
+    """Yields a replacement to build, and commits it at the end.
+
+    If building fails, the files that it has written are deleted.
     """
     change = Replacement(open_published(config, name), publication)
     try:

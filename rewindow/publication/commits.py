@@ -36,7 +36,9 @@ def commit_once(
     publication: Publication,
     commit: Callable[[], None],
 ) -> int:
-    """Ensures that a table contains a publication's commit, and returns the version of that commit.
+    """Ensures that a table contains a publication's commit.
+
+    Returns the version of that commit.
 
     Args:
         config: current settings.
@@ -82,7 +84,7 @@ def commit_once(
 
 
 def held(config: Config, name: str) -> int:
-    """Returns the number of the newest publication that a table contains, -1 before the first."""
+    """Returns the number of the newest publication in a table; -1 before the first publication."""
     return open_published(config, name).txn(publish_app_id(name))
 
 
@@ -92,9 +94,9 @@ def is_begun(config: Config, name: str, publication: Publication) -> bool:
 
 
 def version_of(config: Config, name: str, number: int) -> int:
-    """Returns the version of a publication's commit: the first one that has its number.
+    """Returns the version of a publication's commit, which is the first version with its number.
 
-    Later versions may have the number, too, for example if another program has compacted the table.
+    Later versions can have the same number, for example if another program has compacted the table.
     """
     table = open_published(config, name)
     if _brings(table, number):
@@ -113,8 +115,8 @@ def version_of(config: Config, name: str, number: int) -> int:
 
 
 def _brings(table: Table, number: int) -> bool:
-    """Returns whether the newest commit of a table itself has a publication's number, according to
-    the log.
+    """Returns whether the newest commit of a table is the commit of a publication, according to the
+    log.
     """
     commit = table.path / "_delta_log" / f"{table.version:020}.json"
     if not commit.exists():
@@ -137,7 +139,7 @@ def _holds(config: Config, name: str, version: int, number: int) -> bool:
 
 
 def write_spark(config: Config, name: str, publication: Publication, frame: DataFrame) -> None:
-    """Replaces a range of a published table by a frame, with Spark, in one commit."""
+    """Replaces a range of a published table with a frame in one Spark commit."""
     writer = frame.write.format("delta").mode("overwrite")
     options = {
         "replaceWhere": _predicate(publication.range),
@@ -149,8 +151,8 @@ def write_spark(config: Config, name: str, publication: Publication, frame: Data
 
 
 def write_arrow(config: Config, name: str, publication: Publication, rows: pa.Table) -> None:
-    """Replaces a range of a small table (seals, checkpoints) by rows, without Spark, in
-    one commit.
+    """Replaces a range of a small table (seals, checkpoints) with rows in one commit, without
+    Spark.
     """
     table = open_published(config, name)
     if table.txn(publish_app_id(name)) >= publication.number:
@@ -173,8 +175,9 @@ def write_arrow(config: Config, name: str, publication: Publication, rows: pa.Ta
 
 
 def write_empty(config: Config, name: str, publication: Publication) -> None:
-    """Commits a publication's number to a table without changing its content, so that a delayed
-    commit of an older publication is rejected.
+    """Commits a publication's number to a table without changing its content.
+
+    A delayed commit of an older publication is then rejected.
     """
     open_published(config, name).commit_files(
         [],
@@ -185,8 +188,9 @@ def write_empty(config: Config, name: str, publication: Publication) -> None:
 
 
 def is_conflict(error: Exception) -> bool:
-    """Returns whether an exception reports a conflict with another commit, so that a retry can
-    succeed.
+    """Returns whether an exception reports a conflict with another commit.
+
+    If so, a retry can succeed.
     """
     if isinstance(error, CommitFailedError) or isinstance(error.__cause__, CommitFailedError):
         return True
@@ -197,8 +201,8 @@ def is_conflict(error: Exception) -> bool:
 
 
 def _own_version(config: Config, name: str, publication: Publication) -> int:
-    """Returns the version of a publication's commit, after checking that it belongs to this
-    publication.
+    """Checks that a table's newest commit belongs to a publication, and returns the version of that
+    commit.
 
     Raises:
         FencedError: another publication has the number, because the ledger is older than the table.

@@ -1,5 +1,7 @@
-"""The rows that a publication writes to each table, computed only from its entry in the ledger, so
-that any later process can finish it.
+"""The rows that a publication writes to each table.
+
+They are computed only from the publication's entry in the ledger, so that any later process can
+finish the publication.
 """
 
 from __future__ import annotations
@@ -30,10 +32,10 @@ end."""
 
 
 def saved_states(checkpoints: Table) -> dict[int, str]:
-    """Returns the state digest of every checkpoint of a replay by its window, including the
-    start state. If several attempts saved a window, the newest counts.
+    """Returns the state digest of each checkpoint of a replay by window, including the start state.
 
-    The checkpoints of a warm-up are before the range and not part of the replay's results.
+    If several attempts saved a window, the newest attempt counts. The checkpoints of a warm-up are
+    before the range and are not part of the replay's results.
     """
     rows = query(
         "select window_id, attempt, operator, digest from c where mark >= 0",
@@ -49,8 +51,8 @@ def saved_states(checkpoints: Table) -> dict[int, str]:
 
 
 def kept_checkpoints(plan: Plan, saved: Iterable[int], windows: WindowRange) -> list[int]:
-    """Returns the windows whose checkpoints are published: the last one, and a few older ones at
-    regular distances.
+    """Returns the windows whose checkpoints are published: the last window, and a few older windows
+    at regular distances.
 
     Raises:
         CheckpointError: the replay has no checkpoint at its end.
@@ -92,9 +94,10 @@ def published_seals(
     sealed_at: datetime,
     data_version: int,
 ) -> pa.Table:
-    """Returns the seals of a published stream. Lost windows have no seal, so they count as missing.
+    """Returns the seals of a published stream.
 
-    A window that was published before is sealed again with the next generation.
+    Lost windows have no seal, so they count as missing. A window that was published before is
+    sealed again with the next generation.
 
     Rules: X52
     """
@@ -114,7 +117,8 @@ def published_seals(
 
 
 def rows_before(config: Config, name: str, pieces: Sequence[PutBack]) -> pa.Table:
-    """Returns the rows of a small published table in disjoint ranges, each from an earlier version.
+    """Returns the rows of a small published table in disjoint ranges, each from an earlier version
+    of the table.
 
     Columns that were added later are null.
     """
@@ -133,8 +137,9 @@ def rows_before(config: Config, name: str, pieces: Sequence[PutBack]) -> pa.Tabl
 
 
 def start_state(config: Config, plan: Plan) -> StartedFrom:
-    """Returns the published state that a replay started with, and its digest if it can be read. It
-    is used to find stale windows.
+    """Returns the published state with which a replay started, and its digest if it can be read.
+
+    It is used to find stale windows.
     """
     start = plan.start
     if not start.taken_from or start.source not in ("published", "warm_up"):
@@ -153,8 +158,8 @@ def start_state(config: Config, plan: Plan) -> StartedFrom:
 
 
 def files_of(config: Config, name: str, piece: PutBack) -> list[DataFile]:
-    """Returns the files of an earlier version of a published table in a range, after checking that
-    they exist.
+    """Checks that the files of an earlier version of a published table exist, and returns the files
+    in a range.
 
     Raises:
         TableError: the version or a file of it was removed.
@@ -178,7 +183,7 @@ def files_of(config: Config, name: str, piece: PutBack) -> list[DataFile]:
 
 
 def check_states(config: Config, name: str, piece: PutBack) -> None:
-    """Checks that the state files of an earlier version of published checkpoints exist.
+    """Checks that the state files exist for an earlier version of published checkpoints.
 
     Raises:
         TableError: a file was removed.

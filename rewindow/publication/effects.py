@@ -1,5 +1,5 @@
-"""The effects of an application's publications and undos: which publications readers see, and which
-windows are stale.
+"""Computes the effects of an application's publications and undos: which publications readers see,
+and which windows are stale.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from rewindow.windows import WindowRange
 
 
 def related_acts(ledger: Ledger, application: str, names: Iterable[str]) -> list[Publication]:
-    """Returns an application's publications, undos and withdrawals that have an output among some
-    tables.
+    """Returns the publications, undos and withdrawals of an application that affect at least one of
+    the given tables.
     """
     every = ledger.publications.newest(application=application, limit=1_000_000)
     return [publication for publication in every if _outputs(publication) & set(names)]
 
 
 def states_in_effect(acts: Iterable[Publication]) -> list[EffectivePublication]:
-    """Returns the publications that were not undone, with the facts about their states."""
+    """Returns the publications that were not undone, with facts about their states."""
     in_effect = []
     for publication in effective_publications(acts):
         start = publication.details.started_from
@@ -50,7 +50,7 @@ def stale_ranges(
     acts: Sequence[Publication],
     in_effect: Sequence[EffectivePublication],
 ) -> tuple[StaleWindows, ...]:
-    """Returns all stale windows of an application, given the publications that will be in effect.
+    """Returns all stale windows of an application for a given set of publications in effect.
 
     Args:
         ledger: the ledger, for windows of other outputs that are stale already.

@@ -1,5 +1,5 @@
 """Finishes a publication or an undo: commits to each of its tables, records stale windows, and
-closes it. Repeatable.
+closes it. Can be repeated.
 
 All steps are computed from the publication's entry in the ledger, so that another process can
 finish a publication whose process was killed.
@@ -86,8 +86,10 @@ class Publisher:
     _checked: dict[str, StagedFiles] = field(default_factory=dict)
 
     def roll_forward(self, publication: Publication) -> Publication:
-        """Finishes a publication that a killed publisher left open. If none of it was committed and
-        its source is missing, the publication is withdrawn instead.
+        """Finishes a publication that a killed publisher left open.
+
+        If none of its commits was made and its source is missing, the publication is withdrawn
+        instead.
         """
         logger.info(
             f"publication {publication.number} of replay {publication.replay_id} was left open: "
@@ -133,8 +135,10 @@ class Publisher:
         return self.ledger.publications.get(publication.number)
 
     def _settle_files(self, publication: Publication, name: str) -> None:
-        """Checks the files that a commit has added to a table of tuples and records their
-        checksums, before the commit counts as done.
+        """Checks the files that a commit has added to a table of tuples, and records their
+        checksums.
+
+        Only after that does the commit count as done.
         """
         if kind_of(name) is Kind.DATA:
             verify_links(
@@ -144,7 +148,7 @@ class Publisher:
             note_files(data, open_files(data.path), self._taken.get(name))
 
     def _sources(self, publication: Publication, name: str) -> list[DataFile]:
-        """Returns the files that a commit to a table of tuples may have linked, whether they exist
+        """Returns the files that a commit to a table of tuples can have linked, whether they exist
         or not.
         """
         if publication.undoes is not None:
@@ -175,7 +179,7 @@ class Publisher:
 
     @contextmanager
     def _naming_damage(self, look: Callable[[], list[DamagedFile]]) -> Iterator[None]:
-        """Turns an exception of a library about an unreadable file into an error that names the
+        """Turns a library's exception about an unreadable file into an error that names the
         file.
         """
         try:
@@ -189,8 +193,8 @@ class Publisher:
             raise damaged_error(damage, "") from error
 
     def _damage(self, publication: Publication, name: str) -> list[DamagedFile]:
-        """Returns the damaged files that a commit to a table reads: those of the table, and those
-        of its source.
+        """Returns the damaged files that a commit to a table reads, both in the table and in its
+        source.
         """
         damage = damaged_now(self.config, [name], publication.range)
         if publication.undoes is not None:
@@ -296,7 +300,7 @@ class Publisher:
         return self._staged[name]
 
     def expected(self, replay: StagedReplay) -> list[TablePreview]:
-        """Returns the effect of publishing on each table of tuples, after checking all of them, see
+        """Checks all tables of tuples, and returns the effect of publishing on each; see
         `check`.
         """
         previews = []
@@ -309,7 +313,7 @@ class Publisher:
         return previews
 
     def check(self, staged: StagedOutput) -> StagedFiles:
-        """Compares a staged output with its log and its seals, and returns which files can be
+        """Compares a staged output with its log and its seals, and returns the files that can be
         linked.
 
         Raises:
@@ -379,12 +383,12 @@ class Publisher:
         logger.info(f"{name}: {len(linked):,} files linked{apart}, {rows:,} rows written")
 
     def _mark_stale(self, publication: Publication) -> None:
-        """Records the stale ranges that follow from this publication. May be repeated.
+        """Records the stale ranges that follow from this publication. Can be repeated.
 
         Ranges that are stale because an input window was reopened are kept, except in this
         publication's windows. If the publication covers the first window of such a range of an
-        output with state, the whole range is removed: its later windows are then judged by their
-        states.
+        output with state, the whole range is removed. Whether its later windows are stale then
+        depends on their states.
         """
         application = self.ledger.replays.get(publication.replay_id).application
         for row in self.ledger.stale.ranges(application):
@@ -410,8 +414,9 @@ class Publisher:
 
 
 def _unfinishable(publication: Publication, error: RewindowError) -> TableError:
-    """Returns the error that blocks all publishers until an unfinished publication or undo is
-    withdrawn.
+    """Returns the error for a publication or undo that cannot be finished.
+
+    It blocks all publishers until the publication or undo is withdrawn.
     """
     name = publication.replay_id
     return TableError(
@@ -424,6 +429,6 @@ def _unfinishable(publication: Publication, error: RewindowError) -> TableError:
 
 
 def _staged_name(plan: Plan, name: str) -> str:
-    """Returns the staged table that a published table is filled from."""
+    """Returns the staged table from which a published table is filled."""
     output = next(target.output for target in targets_of(plan) if target.name == name)
     return CHECKPOINTS if output is None else output.name

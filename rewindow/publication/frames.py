@@ -1,4 +1,4 @@
-"""The Spark side of a publication: frames for tables that cannot be written without Spark (see
+"""The Spark part of a publication: frames for tables that cannot be written without Spark (see
 `spark_needed`).
 """
 
@@ -29,12 +29,12 @@ _FILES_MAX = 200
 
 
 def as_stream_tuples(spark: SparkSession, staged: StagedOutput) -> DataFrame:
-    """Returns the rows of a staged output that readers see, in the form of a recorded stream,
-    ordered by window and offset.
+    """Returns the visible rows of a staged output with the columns of a recorded stream, ordered by
+    window and offset.
 
     `offset` counts from 0 in each window in the order of the declared key, then of all other
-    columns. `arrived_at` is the output's own column, if it has one; otherwise the start of the
-    window.
+    columns. If the output has a column `arrived_at`, it is kept; otherwise `arrived_at` is the
+    start of the window.
     """
     plan = staged.plan
     tuples = pc.sum(staged.seals["tuples"]).as_py() or 0
@@ -55,7 +55,9 @@ def frame_before(
     name: str,
     pieces: Sequence[PutBack],
 ) -> DataFrame:
-    """Returns the tuples of a published stream in disjoint ranges, each from an earlier version."""
+    """Returns the tuples of a published stream in disjoint ranges, each from an earlier version of
+    the table.
+    """
     path = str(config.stream_table(name))
     if not pieces:
         return spark.read.format("delta").load(path).limit(0)

@@ -2,8 +2,8 @@
 publication. Pure functions.
 
 Each publication or undo replaces a range of a table; the version before it still has the earlier
-content. The content of a window is identified by the number of the publication that it comes from,
-or None if no publication covers it.
+content. The content of a window is identified by the number of its publication, or None if no
+publication covers the window.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def versions_without(
     reverted.
 
     If several versions have the same content, the newest is used, because VACUUM removes it last.
-    Usually that is the version before the publication. It is another one if the earlier content was
-    itself undone in the meantime.
+    Usually that is the version before the publication. It is another version if the earlier content
+    was itself undone in the meantime.
 
     Args:
         acts: all publications and undos of the table that were not withdrawn, including the one
@@ -68,8 +68,10 @@ def shown_without(
     left: Sequence[Publication],
     windows: WindowRange,
 ) -> list[tuple[WindowRange, Publication | None]]:
-    """Returns, ascending, the publication that each part of a range shows if only some publications
-    and undos count; None for parts without one.
+    """Returns the publication that each part of a range shows if only the given publications and
+    undos count.
+
+    The parts are in ascending order. A part without a publication has None.
     """
     ordered = sorted(left, key=lambda publication: publication.number)
     in_effect = {publication.number: publication for publication in effective_publications(ordered)}
@@ -83,7 +85,7 @@ def without_windows(
     pieces: Sequence[PutBack],
     left_out: Sequence[WindowRange | None],
 ) -> list[PutBack]:
-    """Returns pieces without some windows; None means all windows.
+    """Removes windows from pieces to restore; None means all windows.
 
     >>> pieces = without_windows([PutBack(WindowRange(1, 9), 3)], [WindowRange(2, 4)])
     >>> [str(piece.windows) for piece in pieces]
@@ -119,7 +121,7 @@ def _joined(pieces: Sequence[PutBack]) -> list[PutBack]:
 
 
 def _shown(publications: Sequence[Publication], windows: WindowRange) -> list[_Shown]:
-    """Returns, ascending, the number of the publication that each part of a range shows."""
+    """Returns the number of the publication that each part of a range shows, in ascending order."""
     segments = in_effect(
         [EffectivePublication(entry.number, entry.range) for entry in publications]
     )

@@ -1,5 +1,5 @@
-"""The publishing job: one publication or undo in a separate process, with its result in the outcome
-file.
+"""The publishing job: runs one publication or undo in a separate process, and writes its result to
+the outcome file.
 
 Spark is started only if a table needs it, or if the job was submitted to Spark.
 """

@@ -30,7 +30,9 @@ _SHARE_MAX = 4
 
 
 def files_to_join(table: Table, windows: WindowRange) -> list[DataFile]:
-    """Returns neighbouring files of a range to join into one, ascending; usually none.
+    """Returns neighbouring files of a range to join into one file, in ascending order.
+
+    Usually there are none.
 
     Args:
         table: the published table.
@@ -49,8 +51,8 @@ def files_to_join(table: Table, windows: WindowRange) -> list[DataFile]:
 
 
 def _chain(near: Sequence[DataFile]) -> list[DataFile]:
-    """Returns the small files nearest to the range, up to the first one that is large or shares
-    windows with the one before.
+    """Returns the small files nearest to the range, up to the first file that is large or shares
+    windows with the previous one.
     """
     chain: list[DataFile] = []
     for file in near[:FILES_MAX]:

@@ -1,5 +1,8 @@
-"""Objections to a publication, besides a failed gate, that only `--accept REASON` overrides: it
-would replace published windows by flawed ones, or newer windows by those of an older plan.
+"""Reasons against a publication, in addition to a failed gate, that only `--accept REASON`
+overrides.
+
+The publication would replace published windows with flawed ones, or newer windows with those of an
+older plan.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ Flaws = dict[str, list[WindowRange]]
 
 def flaws_of(replay: StagedReplay) -> Flaws:
     """Returns the windows of a replay that are missing from an input, lost from an output, or
-    affected by lost ones.
+    affected by lost windows.
     """
     plan = replay.plan
     losses = losses_of(plan, replay.facts, replay.checkpoints, windows=plan.range)
@@ -42,7 +45,7 @@ def flaws_of(replay: StagedReplay) -> Flaws:
 
 
 def flaw_line(flaw: str, ranges: Sequence[WindowRange]) -> str:
-    """Returns a flaw as text, with the number of its windows and the first ranges.
+    """Returns a flaw as text, with the number of windows and the first ranges.
 
     >>> flaw_line("lost: ranks", [WindowRange(105, 106)])
     'lost: ranks, 2 windows: [105, 106]'
@@ -59,9 +62,9 @@ def objections_to(
     plan: Plan,
     flaws: Flaws,
 ) -> list[str]:
-    """Returns the objections to replacing published windows by a replay, one line per reason.
+    """Returns the reasons against replacing published windows with a replay, one line per reason.
 
-    Windows that already show this replay, or no publication, are not replaced and therefore
+    Windows that already show this replay, or show no publication, are not replaced and therefore
     ignored.
     """
     replaced = []

@@ -1,4 +1,4 @@
-"""Ends the processes that a killed publisher left running: its JVM lives half a second longer than
+"""Ends the processes that a killed publisher left running. Its JVM runs half a second longer than
 its Python process and may still commit.
 
 The publisher's lock ends with its Python process. So each publisher stores the ids of its processes
@@ -94,8 +94,9 @@ def _end_leftovers(note: Location, application: str, jvm: list[Named]) -> None:
 
 
 def _own_jvm(spark: SparkSession | None) -> list[Named]:
-    """Returns the JVM of a session if it ends with this process: a child of it, or the spark-submit
-    that Rewindow started.
+    """Returns the JVM of a session if it ends with this process.
+
+    It must be a child of this process, or the spark-submit that Rewindow started.
     """
     gateway = getattr(spark, "_jvm", None)
     if gateway is None:
@@ -114,7 +115,9 @@ def _named(process: psutil.Process) -> Named:
 
 
 def _find(named: Named) -> psutil.Process | None:
-    """Returns the process with a stored pid if it is still the same one, by its identity."""
+    """Returns the process with a stored pid, if its identity shows that it is still the same
+    process.
+    """
     try:
         process = psutil.Process(int(named[0]))
         same = process_identity(process.pid) == named[1]

@@ -1,5 +1,7 @@
 """Prepares published tables: creates them at the first publication and checks them at every later
-one. No JVM.
+one.
+
+No JVM.
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ OWN_COLUMNS = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("ar
 
 
 def published_schema(events: pa.Schema) -> pa.Schema:
-    """Returns the schema of a published stream; an output's own `arrived_at` replaces the derived
-    one.
+    """Returns the schema of a published stream.
+
+    If the output has a column `arrived_at`, it replaces the derived one.
     """
     first = [
         events.field(column.name) if column.name in events.names else column
@@ -38,7 +41,7 @@ def published_schema(events: pa.Schema) -> pa.Schema:
 
 
 def prepare_tables(config: Config, replay: StagedReplay) -> dict[str, int]:
-    """Creates missing tables, checks existing ones, and returns the version of every table, in
+    """Creates missing tables, checks existing tables, and returns the version of every table in
     commit order.
 
     Raises:
@@ -106,7 +109,7 @@ def _prepare(config: Config, replay: StagedReplay, target: PublicationTarget) ->
 
 
 def _with_columns(table: Table, wanted: pa.Schema) -> Table:
-    """Adds the columns that a table does not have yet, in a separate commit. May be repeated."""
+    """Adds missing columns to a table in a separate commit. Can be repeated."""
     new = fields_without(wanted, table.schema.names)
     if new:
         table.delta.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
@@ -125,7 +128,10 @@ def _check_windows(table: Table, plan: Plan) -> None:
 
 
 def _check_columns(name: str, existing: pa.Schema, wanted: pa.Schema) -> None:
-    """Checks that the output has all existing columns with the same types. It may have more."""
+    """Checks that the output has all existing columns with the same types.
+
+    It can have additional columns.
+    """
     if "window_id" not in existing.names or "offset" not in existing.names:
         raise TableError(f'table "{name}" exists but was not published by Rewindow')
     for column in existing:
@@ -144,8 +150,8 @@ def _check_columns(name: str, existing: pa.Schema, wanted: pa.Schema) -> None:
 
 
 def _settings(plan: Plan, output: OutputPlan, events: pa.Schema) -> dict[str, object]:
-    """Returns the settings that are stored with a published stream, in the same form as those of a
-    recorded one.
+    """Returns the settings that are stored with a published stream, in the same format as for a
+    recorded stream.
 
     Rules: W4
     """

@@ -1,5 +1,5 @@
-"""Computes the effect and cost of publishing a replay, or of an undo, for each table, without
-changing anything. No JVM.
+"""Computes the effect and the cost of a publication or undo for each table, without changing
+anything. No JVM.
 
 A publication uses it to check for free disk space; `rewindow publish --dry-run` and `rewindow undo
 --dry-run` show it.
@@ -89,8 +89,9 @@ class TablePreview:
 
 @dataclass(frozen=True)
 class ShownWindows:
-    """Windows that show a replay's publication after an undo; `replay` is None if they
-    show none.
+    """Windows that show a replay's publication after an undo.
+
+    `replay` is None if they show no publication.
     """
 
     first: int
@@ -125,7 +126,7 @@ class PublicationPreview:
 
     @property
     def seconds(self) -> float:
-        """Estimated duration, including the start of Spark if it is needed."""
+        """The estimated duration, including the start of Spark if it is needed."""
         start = _SPARK_START_S if any(table.way is Way.SPARK for table in self.tables) else _START_S
         return round(start + sum(table.seconds for table in self.tables), 1)
 
@@ -204,8 +205,10 @@ def undo_preview(
 
 @dataclass(frozen=True)
 class _NewRows:
-    """The source of a publication or undo: count of rows, files that are used completely, rows of
-    other files, and all files that are read.
+    """The source of a publication or undo.
+
+    It has the number of rows, the files that are used completely, the rows of other files, and all
+    files that are read.
     """
 
     rows: int
@@ -221,8 +224,9 @@ def _expected(
     reason: str,
     new: _NewRows,
 ) -> TablePreview:
-    """Returns the effect on a table whose range is replaced; with Spark if there is a reason for
-    it.
+    """Returns the effect on a table whose range is replaced.
+
+    If there is a reason for Spark, the range is replaced with Spark.
     """
     removed, cut = _replaced(config, name, windows)
     rows = new.rows
@@ -274,7 +278,7 @@ def _expected(
 
 
 def reasons_for_spark(config: Config, plan: Plan) -> list[str]:
-    """Returns why publishing a planned range will need Spark, one reason per table that
+    """Returns the reasons why publishing a planned range will need Spark, one for each table that
     needs it.
     """
     reasons = []
@@ -285,7 +289,9 @@ def reasons_for_spark(config: Config, plan: Plan) -> list[str]:
 
 
 def check_room(config: Config, tables: Iterable[TablePreview]) -> None:
-    """Checks that there is enough free disk space for copied and written files; links need none.
+    """Checks that there is enough free disk space for copied and written files.
+
+    Links need no space.
 
     Raises:
         ResourceError: there is not enough space.
@@ -307,8 +313,8 @@ def check_room(config: Config, tables: Iterable[TablePreview]) -> None:
 
 
 def _replaced(config: Config, name: str, windows: WindowRange) -> tuple[int, list[int]]:
-    """Returns how many files are removed from a published table, and the sizes of those that are
-    cut.
+    """Returns how many files are removed from a published table, and the sizes of the files that
+    are cut.
     """
     if not Table.exists(config.stream_table(name)):
         return 0, []

@@ -97,7 +97,9 @@ def publish(
     leave_out_damaged: bool = False,
     crash: Crash = crash_point,
 ) -> PublicationResult:
-    """Publishes the whole range of a replay. A repeated call has no effect.
+    """Publishes the whole range of a replay.
+
+    If the range is already published, the call has no effect.
 
     Args:
         config: current settings.
@@ -218,11 +220,11 @@ def check_publishable(
     accept: str | None = None,
     who: str | None = None,
 ) -> Publishable:
-    """Checks that a replay has ended, that its gate has passed, and that it does not replace
-    windows by flawed or older ones. No JVM.
+    """Checks that a replay has ended, that its gate has passed, and that it replaces no windows
+    with flawed or older ones.
 
-    An earlier acceptance by a user only overrides the gate, because the published windows may have
-    changed since.
+    No JVM. An earlier acceptance by a user only overrides the gate, because the published windows
+    may have changed since then.
 
     Args:
         config: current settings.
@@ -275,8 +277,8 @@ def _gate_objection(
     replay_id: str,
     staged: Contents,
 ) -> tuple[str | None, GateError | None]:
-    """Returns a user's reason for overriding the gate, if it is still valid, and the error of a
-    gate that has not passed.
+    """Returns a user's reason for overriding the gate if it is still valid, and the error of a gate
+    that has not passed.
     """
     checks = ledger.checks.newest(replay_id, limit=1)
     accepted = next(iter(ledger.checks.acceptances(replay_id)), None)
@@ -306,7 +308,9 @@ def _gate_objection(
 
 
 def check_ended(config: Config, replay: Replay, plan: Plan) -> Contents:
-    """Checks that a replay has ended and lacks no table; returns the contents of its tables.
+    """Checks that a replay has ended and that none of its tables is missing.
+
+    Returns the contents of its tables.
 
     Raises:
         RewindowError: see check_publishable.
@@ -363,8 +367,8 @@ def _changed_error(
     staged: Contents,
     act: str,
 ) -> GateError | None:
-    """Returns an error that lists the tables that have changed since they were checked; None if
-    none has.
+    """Returns an error that lists the tables that have changed since they were checked; None if no
+    table has changed.
     """
     if judged == staged:
         return None
@@ -394,7 +398,7 @@ def _visible(
     ledger: Ledger,
     replay_id: str,
 ) -> Publication | None:
-    """Returns the publication that makes all of a replay visible now, None if there is none.
+    """Returns the publication that currently makes all of a replay visible; None if there is none.
 
     A publication that is no longer in a table, for example after a DROP, does not count.
     """
@@ -414,8 +418,9 @@ def _details(
     ledger: Ledger,
     checked: Publishable,
 ) -> PublicationDetails:
-    """Returns all values that are needed to finish a publication, pinned to the checked
-    contents.
+    """Returns all values that are needed to finish a publication.
+
+    They refer to the contents that were checked.
     """
     plan = checked.replay.plan
     checkpoints = checked.replay.checkpoints

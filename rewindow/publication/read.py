@@ -1,4 +1,4 @@
-"""Reads several published tables at one consistent point, that of a publication. No JVM."""
+"""Reads several published tables at one consistent point, namely as of one publication. No JVM."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def read_published(
     application: str,
     publication: int | None = None,
 ) -> dict[str, tuple[str, int]]:
-    """Returns output to (path, version) of its published table, all as of one publication.
+    """Returns the path and the version of each output's published table, all as of one publication.
 
     Tables are committed one after the other, so their newest versions may show half of a
-    publication; the returned versions never do.
+    publication. The returned versions never do.
 
     Args:
         config: current settings.

@@ -1,9 +1,9 @@
-"""Finds out whether a replay repeats the computation that it replaces. The state at its end is then
-equal to the published one, even if that was not saved.
+"""Finds out whether a replay repeats the computation that it replaces.
 
-Outputs and state depend on the start state, the code, the configuration and the inputs. If all four
-are equal to those of the replaced windows, and the outputs have the same digests, the states are
-equal, too.
+If it does, the state at its end equals the published state, even if the replay's state was not
+saved. Outputs and state depend on the start state, the code, the configuration and the inputs. If
+all four are equal to those of the replaced windows, and the outputs have the same digests, the
+states are equal, too.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ def repeated_publications(
     states: Mapping[int, str],
     facts: Table,
 ) -> tuple[int, ...]:
-    """Returns the numbers of the publications whose state at the end of its range a replay has
-    reproduced.
+    """Returns the numbers of the publications whose end state a replay has reproduced.
 
     A range that shows more than one publication is not compared.
 

@@ -57,7 +57,7 @@ class PublicationResult:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> PublicationResult:
-        """Returns the result with the given JSON values, see to_json."""
+        """Returns the result from its JSON values, see to_json."""
         stale = [(table, first, last) for table, first, last in values["stale"]]
         following = values["replay_next"] and tuple(values["replay_next"])
         return cls(**{**values, "stale": stale, "replay_next": following})
@@ -71,7 +71,7 @@ def result_of(
     rolled: list[int],
     already: bool = False,
 ) -> PublicationResult:
-    """Returns the result of a publication or undo, with all currently stale windows."""
+    """Returns the result of a publication or undo, with all windows that are stale now."""
     application = ledger.replays.get(publication.replay_id).application
     stale = [(row.table_name, row.first, row.last) for row in ledger.stale.ranges(application)]
     first = min(((first, last) for _, first, last in stale), default=None)

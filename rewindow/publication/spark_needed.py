@@ -1,9 +1,9 @@
-"""Decides whether a publication needs Spark: for tables with features that delta-rs does not
-support correctly, and columns that it cannot digest.
+"""Decides whether a publication needs Spark.
 
-All other tables are published by files, without a JVM. delta-rs rejects commits to tables with
-unknown features. The features that are checked here are those that delta-rs would commit to, but
-handle incorrectly or not check.
+Spark is needed for tables with features that delta-rs does not support correctly, and for columns
+whose digest delta-rs cannot compute. All other tables are published by files, without a JVM.
+delta-rs rejects commits to tables with unknown features. The features that are checked here are
+those that delta-rs would commit to, but handle incorrectly or not check.
 """
 
 from __future__ import annotations
@@ -31,13 +31,15 @@ _OF_COLUMNS = ("delta.generationExpression", "delta.invariants", "delta.identity
 
 
 class SparkNeeded(Exception):
-    """A publication cannot continue without Spark; nothing was committed to the table that needs
-    it.
+    """Raised if a publication cannot continue without Spark.
+
+    Nothing was committed to the table that needs Spark.
     """
 
 
 def reason_for_spark(table: Table, touched: Callable[[], Iterable[DataFile]]) -> str:
-    """Returns why a commit to a table, or reading files of it, needs Spark; empty if it does not.
+    """Returns the reason why a table needs Spark for a commit or for reading its files; empty if it
+    does not.
 
     Args:
         table: the table at the version that is read or committed to.

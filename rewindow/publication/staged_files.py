@@ -34,7 +34,7 @@ from rewindow.storage.failures import DAMAGE, MISSING, plain_text
 
 @dataclass(frozen=True)
 class StagedFiles:
-    """How a staged output is published.
+    """The files and rows with which a staged output is published.
 
     Attributes:
         whole: files that are linked.
@@ -49,7 +49,10 @@ class StagedFiles:
 
     @property
     def unnoted(self) -> int:
-        """Number of linked files without a recorded checksum; their rows are doubtful."""
+        """The number of linked files without a recorded checksum.
+
+        Their rows are not trusted until they are checked.
+        """
         return sum(1 for file in self.whole if not file.checksum)
 
 
@@ -68,7 +71,7 @@ class _Unit:
 
 
 def staged_files(staged: StagedOutput) -> StagedFiles:
-    """Returns how a staged output is published.
+    """Returns the files and rows with which a staged output is published.
 
     Raises:
         TableError: a file is missing, or its size, number of rows or bytes have changed since it
@@ -122,7 +125,7 @@ def _only(staged: StagedOutput, windows: Any) -> StagedOutput:
 
 
 def _units(staged: StagedOutput, attempts: Any) -> Iterator[_Unit]:
-    """Yields the units of files that may be linked; none if `offset` is an event column."""
+    """Yields the units of files that can be linked. If `offset` is an event column, yields none."""
     if "offset" in staged.events.names:
         return
     ids = staged.seals["window_id"].to_numpy()
@@ -148,7 +151,10 @@ def _units(staged: StagedOutput, attempts: Any) -> Iterator[_Unit]:
 
 
 def _overlapping(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
-    """Yields files in units, ascending; files of different units have no window in common."""
+    """Yields units of files in ascending order.
+
+    Files of different units have no window in common.
+    """
     unit: list[DataFile] = []
     end = 0
     for file in sorted(files, key=lambda file: file.first or 0):
@@ -162,8 +168,8 @@ def _overlapping(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
 
 
 def _attempt_of(staged: StagedOutput, file: DataFile, logged: Mapping[str, int]) -> int | None:
-    """Returns the attempt whose rows a file has; None if it has rows of several, or if that is
-    unknown.
+    """Returns the attempt that wrote all rows of a file; None if several attempts wrote them, or if
+    the attempt is unknown.
 
     Args:
         staged: the output.

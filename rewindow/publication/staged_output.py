@@ -1,5 +1,5 @@
-"""The rows of a staged output that readers see, as Arrow tables and in the form of a published
-stream. No JVM.
+"""The visible rows of a staged output, as Arrow tables and with the columns of a published stream.
+No JVM.
 
 Rows are read in parts of whole windows with about a million tuples each, so that memory does not
 grow with the range.
@@ -29,7 +29,7 @@ TUPLES_PER_FILE = 1_000_000
 
 @dataclass(frozen=True)
 class StagedOutput:
-    """A staged output of a replay, pinned to the version to publish.
+    """A staged output of a replay at the version to publish.
 
     Attributes:
         table: the staged table.
@@ -54,8 +54,9 @@ class StagedOutput:
         ).schema
 
     def parts(self) -> Iterator[WindowRange]:
-        """Yields ranges of windows that together contain all tuples, each with about
-        TUPLES_PER_FILE of them.
+        """Yields ranges of windows that together contain all tuples.
+
+        Each range has about TUPLES_PER_FILE tuples.
         """
         if not self.seals.num_rows:
             return
@@ -67,8 +68,9 @@ class StagedOutput:
             yield WindowRange(int(windows[start]), int(windows[end - 1]))
 
     def rows(self, windows: WindowRange) -> pa.Table:
-        """Returns the rows of a range that readers see: for each window those of the newest sealed
-        attempt.
+        """Returns the visible rows of a range.
+
+        For each window, these are the rows of the newest sealed attempt.
 
         Rules: R52
         """
@@ -88,7 +90,7 @@ class StagedOutput:
         return rows.filter(pa.array(seen)).drop_columns(["attempt"])
 
     def check(self, rows: pa.Table, windows: WindowRange) -> None:
-        """Compares rows of a range with their seals.
+        """Compares the rows of a range with their seals.
 
         Raises:
             TableError: a window differs from its seal; nothing was published.
@@ -109,11 +111,11 @@ class StagedOutput:
             )
 
     def as_stream(self, rows: pa.Table) -> pa.Table:
-        """Returns rows in the form of a recorded stream, ordered by window and offset.
+        """Returns rows with the columns of a recorded stream, ordered by window and offset.
 
         `offset` counts from 0 in each window in the order of the declared key, then of all other
-        columns. `arrived_at` is the output's own column, if it has one; otherwise the start of the
-        window.
+        columns. If the output has a column `arrived_at`, it is kept; otherwise `arrived_at` is the
+        start of the window.
         """
         if "arrived_at" not in rows.column_names:
             grid = self.plan.grid
@@ -140,7 +142,10 @@ class StagedOutput:
 
 
 def outside(windows: WindowRange) -> pc.Expression:
-    """Returns the condition that a row is not in a range; rows without a window fulfil it."""
+    """Returns the condition that a row is not in a range.
+
+    It is also true for rows without a window.
+    """
     window = pc.field("window_id")
     return window.is_null() | (window < windows.first) | (window > windows.last)
 

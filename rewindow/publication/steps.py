@@ -1,5 +1,6 @@
-"""The steps of a publication or an undo, in order; each is followed by a crash point (see
-`rewindow.crash`).
+"""The steps of a publication or an undo, in order.
+
+After each step there is a crash point (see `rewindow.crash`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ Crash = Callable[[str, int], None]
 
 
 class PublishStep(StrEnum):
-    """Steps of a publication; those for a table happen once per table and are numbered from 1.
+    """Steps of a publication. Steps for a table happen once per table and are numbered from 1.
 
     | killed after | existing so far | action of the next publisher of the application |
     | --- | --- | --- |

@@ -1,8 +1,8 @@
 """Reverts publications: the undo of a finished publication, and the withdrawal of an unfinished
 one.
 
-Both restore tuples, seals and checkpoints of the range to their content without that publication.
-`rewindow.publication.history` finds the table versions that have this content.
+Both restore the tuples, seals and checkpoints that the range would have without that publication.
+`rewindow.publication.history` finds the table versions with this content.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _WITHDRAWN = "withdrawn on request"
 
 @dataclass(frozen=True)
 class DamagePolicy:
-    """How files are treated that cannot be restored directly.
+    """How an undo treats files that cannot be restored directly.
 
     Attributes:
         leave_out: whether to leave out the windows of damaged files.
@@ -72,8 +72,10 @@ def undo(
     leave_out_damaged: bool = False,
     crash: Crash = crash_point,
 ) -> PublicationResult:
-    """Undoes a replay's publications: its range then shows the content that it would have without
-    them. A repeated call has no effect.
+    """Undoes a replay's publications. Its range then shows the content that it would have without
+    them.
+
+    A repeated call has no effect.
 
     Args:
         config: current settings.
@@ -131,10 +133,10 @@ def withdraw(
     leave_out_damaged: bool = False,
     crash: Crash = crash_point,
 ) -> PublicationResult:
-    """Withdraws an unfinished publication or undo of a replay; the tables then show their previous
-    content. A repeated call has no effect.
+    """Withdraws an unfinished publication or undo of a replay. The tables then show their previous
+    content.
 
-    The staged tables are not needed.
+    A repeated call has no effect. The staged tables are not needed.
 
     Args:
         config: current settings.
@@ -193,7 +195,7 @@ def open_undo(
     spare: DamagePolicy,
     crash: Crash,
 ) -> Publication:
-    """Records an undo in the ledger, after checking that every file that it restores exists."""
+    """Checks that every file that an undo restores exists, then records the undo in the ledger."""
     names = names_of(newest.tables)
     acts = related_acts(ledger, application, names)
     left = [act for act in acts if act.replay_id != newest.replay_id]
@@ -232,7 +234,9 @@ def _open_withdrawal(
     application: str,
     spare: DamagePolicy,
 ) -> Publication:
-    """Records a withdrawal in the ledger, after checking that every file that it restores exists.
+    """Checks that every file that a withdrawal restores exists, then records the withdrawal in the
+    ledger.
+
     It keeps the leases of the unfinished publication.
     """
     names = [table.name for table in begun.tables if Table.exists(config.stream_table(table.name))]
@@ -260,8 +264,10 @@ def _details(
     left: list[Publication],
     spare: DamagePolicy,
 ) -> PublicationDetails:
-    """Returns all values that are needed to finish an undo: the versions to restore, for tables
-    that contain the undone publication, and the windows that are stale afterwards.
+    """Returns all values that are needed to finish an undo.
+
+    These are the versions to restore, for tables that contain the undone publication, and the
+    windows that are stale afterwards.
 
     Args:
         config: current settings.
@@ -318,8 +324,10 @@ def find_put_back(
     left: list[Publication],
     names: Iterable[str],
 ) -> dict[str, list[PutBack]]:
-    """Returns the ranges and versions that an undo restores in some tables, after checking that
-    their files exist. Changes nothing.
+    """Checks that the files of an undo exist, and returns the ranges and versions that it restores
+    in the given tables.
+
+    Changes nothing.
 
     Args:
         config: current settings.
@@ -353,7 +361,8 @@ def find_damaged(
     taken: Publication,
     put_back: Mapping[str, Sequence[PutBack]],
 ) -> tuple[list[DamagedFile], list[DamagedFile]]:
-    """Returns the damaged files of the versions to restore, and those of the current tables.
+    """Returns the damaged files of the versions to restore and of the current tables.
+
     Changes nothing.
     """
     before: list[DamagedFile] = []
@@ -368,8 +377,9 @@ def without_damaged(
     put_back: Mapping[str, list[PutBack]],
     damage: list[DamagedFile],
 ) -> dict[str, list[PutBack]]:
-    """Returns the pieces to restore without the windows of damaged files; such a window is left out
-    of all tables of a stream.
+    """Removes the windows of damaged files from the pieces to restore.
+
+    Such a window is left out of all tables of a stream.
     """
     intact = {}
     for name, pieces in put_back.items():
@@ -379,7 +389,9 @@ def without_damaged(
 
 
 def newest_act(ledger: Ledger, replay: Replay) -> Publication:
-    """Returns the newest publication or undo of a replay, ignoring withdrawn ones and withdrawals.
+    """Returns the newest publication or undo of a replay.
+
+    Withdrawals and withdrawn publications are ignored.
 
     Raises:
         InputError: there is none.
@@ -399,7 +411,7 @@ def newest_act(ledger: Ledger, replay: Replay) -> Publication:
 
 
 def same_table(config: Config, publication: Publication, name: str) -> Table:
-    """Returns a published table if it is the one that a publication was committed to.
+    """Returns a published table if a publication was committed to that table; otherwise None.
 
     Raises:
         TableError: it was deleted and created again, so earlier versions cannot be restored.

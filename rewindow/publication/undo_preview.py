@@ -1,6 +1,4 @@
-"""Computes the effect of an undo, after all checks of `undo`, without changing anything. Starts no
-JVM.
-"""
+"""Runs all checks of `undo` and computes its effect, without changing anything. Starts no JVM."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ def expected_undo(
 ) -> PublicationPreview | PublicationResult:
     """Returns the effect of undoing a replay's publications.
 
-    For an unfinished undo it returns the remaining part.
+    For an unfinished undo, it returns only the remaining part.
 
     Args:
         config: current settings.
@@ -95,7 +93,7 @@ def _put_back(
     left: list[Publication],
     leave_out_damaged: bool,
 ) -> dict[str, list[PutBack]]:
-    """Returns table name to the pieces to restore, see find_put_back."""
+    """Returns the pieces to restore for each table name, see find_put_back."""
     if newest.kind == UNDO:
         remaining = {}
         for table in newest.tables:

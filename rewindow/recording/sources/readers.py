@@ -87,8 +87,8 @@ def csv_columns(
 
 
 def single_names(names: Sequence[str]) -> list[str]:
-    """Makes the names of a header unique by appending a number to each repeated name. The first
-    empty name stays empty.
+    """Returns the names of a header without duplicates. A number is appended to each repeated name,
+    and the first empty name stays empty.
 
     >>> single_names(["at", "name", "name", "name_2", "", ""])
     ['at', 'name', 'name_2', 'name_2_2', '', 'column_6']
