@@ -1,8 +1,8 @@
-"""The API for users: an application graph of operators with typed ports. Building a graph runs
-nothing.
+"""The API for users: an application is a graph of operators with typed ports. Building a graph does
+not run anything.
 
-Names are imported on first use, so that Airflow can read the recovery modes for every DAG that it
-parses without importing Arrow.
+Names are imported on first use. So Airflow can read the recovery modes for every DAG that it parses
+without importing Arrow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An explanation of each launch rule, shown with a violation: what the rule means, and how to
+"""Explains each launch rule when an application violates it: what the rule means, and how to
 comply.
 """
 

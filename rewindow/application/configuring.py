@@ -1,4 +1,6 @@
-"""Applies values from outside of the code (settings file, command line, form) to an application."""
+"""Applies values from outside of the code to an application: from a settings file, the command
+line, or a form.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,9 @@ allowed values."""
 
 
 def apply_overrides(app: Application, given: Iterable[PropertyOverride]) -> None:
-    """Applies overrides to an application. Invalid ones become violations, which launch validation
-    reports with all others.
+    """Applies overrides to an application.
+
+    Invalid overrides become violations, which launch validation reports together with all others.
 
     Rules: O53
     """
@@ -174,7 +177,9 @@ def _check_change(app: Application, change: PropertyChange) -> Any:
 
 
 def _check_placing_change(app: Application, change: PropertyChange, where: str) -> int | None:
-    """Checks a change of the number of partitions or instances, and returns the number.
+    """Checks a change of the number of partitions or instances.
+
+    Returns the new number.
 
     Rules: O99, R98
     """
@@ -196,7 +201,7 @@ def _check_placing_change(app: Application, change: PropertyChange, where: str) 
 
 
 def property_key(operator: FrameOperator, name: str) -> str | None:
-    """Returns the keyword for a property in an operator's constructor, None if the operator has no
+    """Returns the keyword for a property in an operator's constructor; None if the operator has no
     such property.
     """
     for field, info in type(operator).model_fields.items():
@@ -206,8 +211,9 @@ def property_key(operator: FrameOperator, name: str) -> str | None:
 
 
 def _set(operator: FrameOperator, key: str, name: str, value: Any) -> None:
-    """Sets a property. A text is first tried unchanged, then parsed as JSON; the first valid value
-    is used.
+    """Sets a property.
+
+    A text is first tried unchanged, then parsed as JSON. The first valid value is used.
     """
     for reading in _readings(value):
         operator.set_properties(**{key: reading})
@@ -251,7 +257,7 @@ def _attribute(name: str, value: Any) -> Mode | str | int:
 
 
 def _of_ports(app: Application, one: PropertyOverride) -> Iterator[PropertyOverride]:
-    """Yields the attributes in a port's section of the settings, one by one; yields any other
+    """Yields the attributes in a port's section of the settings, one by one. Yields any other
     override unchanged.
 
     Such a section is `[applications.A.operators.O.PORT]`.
@@ -271,8 +277,8 @@ def _of_ports(app: Application, one: PropertyOverride) -> Iterator[PropertyOverr
 
 
 def _port_of(app: Application, path: str) -> tuple[Node, str] | None:
-    """Returns the operator and output port of a path such as operator.port, None if it is not the
-    path of a port.
+    """Returns the operator and the output port of a path such as operator.port; None if it is not
+    the path of a port.
     """
     name, _, port = path.rpartition(".")
     node = None if path in app.nodes else app.nodes.get(name)
@@ -285,7 +291,9 @@ def _set_port(
     port: str,
     one: PropertyOverride,
 ) -> Iterator[Violation]:
-    """Sets an attribute of a port, and yields a violation if the attribute or its value is invalid.
+    """Sets an attribute of a port.
+
+    Yields a violation if the attribute or its value is invalid.
 
     Rules: O30
     """

@@ -1,4 +1,5 @@
-"""Containers: parts of an application that recover together, each computed by a separate job.
+"""Containers: parts of an application that recover together. Each container is computed by a
+separate job.
 
 The graph is cut between two operators that differ in mode or in the container name that the user
 has set. Operators of the same mode without a container name share a container, unless two
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Container:
-    """A part of an application with one mode.
+    """A part of an application whose operators have the same mode.
 
     Attributes:
         name: the name that the user has set; otherwise the name of its first operator.
@@ -54,7 +55,10 @@ def modes_of(app: Application, default: Mode) -> ResolvedModes:
 
 
 def containers_of(app: Application, default: Mode) -> list[Container]:
-    """Returns the containers of a valid application, each after those that it reads."""
+    """Returns the containers of a valid application.
+
+    Each container comes after the containers that it reads.
+    """
     units = []
     for unit in app.units():
         units.append(names_of(unit))
@@ -148,9 +152,9 @@ def _joined_keys(
 ) -> dict[str, str]:
     """Returns the key of the container of each operator, see `cut_graph` for the arguments.
 
-    Every unit starts with its own key, or with the key of its named container. Each unnamed unit is
-    then merged, in topological order, into the first earlier container of the same mode with which
-    the containers can still be ordered. Merging greedily keeps the number of containers small
+    Every unit starts with a separate key, or with the key of its named container. Each unnamed unit
+    is then merged, in topological order, into the first earlier container of the same mode with
+    which the containers can still be ordered. Merging greedily keeps the number of containers small
     without a search over all partitions of the graph.
     """
     keys: dict[str, str] = {}
@@ -189,7 +193,7 @@ def _feeding_keys(
     keys: Mapping[str, str],
     sources: Mapping[str, Iterable[str]],
 ) -> set[str]:
-    """Returns the keys of the containers that feed some operators."""
+    """Returns the keys of the containers that feed the given operators."""
     feeding = set()
     for operator in operators:
         for source in sources.get(operator, ()):
@@ -201,8 +205,10 @@ def _order(
     keys: Mapping[str, str],
     sources: Mapping[str, Iterable[str]],
 ) -> list[str] | None:
-    """Returns the containers, each after those that feed it, otherwise in the order of the graph;
+    """Returns the containers in an order in which each comes after the containers that feed it;
     None if some depend on each other.
+
+    Otherwise, the order of the graph is kept.
     """
     fed_by: dict[str, set[str]] = {}
     for operator, own in keys.items():
@@ -256,7 +262,7 @@ def _several_modes(
     together: Iterable[tuple[str, list[str]]],
     modes: ResolvedModes,
 ) -> Iterator[Violation]:
-    """Yields the groups of operators that must have one mode and have several.
+    """Yields the groups of operators that must have the same mode but have several.
 
     Args:
         together: text that names a group, and the operators of the group.
@@ -284,7 +290,9 @@ def _cut_cycles(app: Application) -> Iterator[Violation]:
 
 
 def _named_keys(app: Application) -> dict[str, str]:
-    """Returns a key for each operator: its named container; otherwise the operator by itself."""
+    """Returns a key for each operator: its named container, or the operator itself if it has
+    none.
+    """
     keys = {}
     for node in app.order():
         keys[node.name] = node.container or node.name

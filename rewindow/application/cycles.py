@@ -1,5 +1,5 @@
-"""Finds the cycles of a graph and checks them. A cycle must contain a delay operator and is then
-called window by window.
+"""Finds the cycles of a graph and checks them. A cycle must contain a delay operator, and its
+operators are called window by window.
 
 Rules: O51, X40
 """
@@ -14,12 +14,13 @@ from rewindow.sequences import names_of, only_named
 
 
 def cycles_of(nodes: Mapping[str, Node]) -> list[list[Node]]:
-    """Returns the operators of each cycle: a set of operators that can all be reached from each
-    other.
+    """Returns the operators of each cycle, which is a set of operators that can all be reached from
+    each other.
 
-    The operators are in the order in which they are called in a window: delay operators first,
-    since they emit tuples of earlier windows, then each one after those that feed it. The operators
-    of a cycle without a delay operator remain in the order in which they were added.
+    The operators are in the order in which they are called in a window. Delay operators come first,
+    because they emit tuples of earlier windows. Each other operator comes after the operators that
+    feed it. The operators of a cycle without a delay operator remain in the order in which they
+    were added.
     """
     # Two operators are in the same cycle if each of them reads from the other, directly or not.
     # Graphs have tens of operators, so that comparing all pairs is fast enough.
@@ -38,8 +39,9 @@ def cycles_of(nodes: Mapping[str, Node]) -> list[list[Node]]:
 
 
 def lacks_delay(cycle: list[Node]) -> bool:
-    """Returns whether operators of a cycle wait for each other within a window; this includes a
-    delay operator that feeds itself.
+    """Returns whether operators of a cycle wait for each other within a window.
+
+    This includes a delay operator that feeds itself.
 
     Rules: O51
     """
@@ -51,8 +53,9 @@ def lacks_delay(cycle: list[Node]) -> bool:
 
 
 def wrong_members(cycle: list[Node]) -> Iterator[Violation]:
-    """Yields violations by the members of a cycle with a delay operator, which is computed in one
-    pass over its tuples.
+    """Yields violations by the members of a cycle with a delay operator.
+
+    Such a cycle is computed in one pass over its tuples.
 
     Rules: X40
     """
@@ -94,8 +97,9 @@ def wrong_members(cycle: list[Node]) -> Iterator[Violation]:
 
 
 def _reached(nodes: Mapping[str, Node], name: str) -> set[str]:
-    """Returns the operators that an operator reads from, directly or indirectly; its own name is
-    included if it is in a cycle.
+    """Returns the operators from which an operator reads, directly or indirectly.
+
+    The operator's own name is included if it is in a cycle.
     """
     upstream: set[str] = set()
     todo = [name]
@@ -115,7 +119,10 @@ def _called(cycle: list[Node]) -> list[Node]:
 
 
 def _in_order(nodes: list[Node]) -> list[Node]:
-    """Returns the operators in topological order, without those that wait for each other."""
+    """Returns the operators in topological order.
+
+    Operators that wait for each other are left out.
+    """
     placed: list[Node] = []
     while True:
         waiting = set(names_of(nodes)) - set(names_of(placed))

@@ -1,4 +1,7 @@
-"""An application's graph as plain values, stored in plans, written as JSON and drawn on pages."""
+"""An application's graph as plain values.
+
+These values are stored in plans, written as JSON and drawn on pages.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ class _Value(BaseModel):
 
 
 class PortDescription(_Value):
-    """An output port; `error` is true if its tuples are stored as error tuples."""
+    """An output port. `error` is true if its tuples are stored as error tuples."""
 
     name: str
     error: bool = False
 
 
 class PropertyDescription(_Value):
-    """A property or an attribute: its value as JSON, and the source of the value.
+    """A property or an attribute, with its value as JSON and the source of the value.
 
     Rules: O28
     """
@@ -88,7 +91,7 @@ def describe_graph(app: Application) -> GraphDescription:
 
 
 def _given_to(app: Application, node: Node) -> dict[str, str]:
-    """Returns the source of each override of an operator or its ports, by the name within the
+    """Returns the source of each override for an operator or its ports, by the name within the
     operator.
     """
     own = f"{node.name}."

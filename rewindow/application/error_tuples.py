@@ -79,7 +79,7 @@ _REASON = re.compile("[a-z][a-z0-9_]{0,39}")
 
 
 def check_reasons(reasons: Iterable[object], port: str) -> None:
-    """Checks that each reason is a name in lower case, since error tuples are counted by reason.
+    """Checks that each reason is a lower-case name, because error tuples are counted by reason.
 
     Raises:
         InputError: a reason is not such a name; the message has the first one.

@@ -1,5 +1,6 @@
-"""Tables of failing tuples: one for each input port of an operator, with the columns that the
-operator reads there.
+"""Tables of failing tuples, one for each input port of an operator.
+
+Each table has the columns that the operator reads there.
 
 Rules: R93
 """
@@ -20,7 +21,7 @@ _TAKEN = frozenset([*BOOKKEEPING, *COLUMNS.names])
 
 
 def failed_handle(operator: str, port: str) -> PortHandle:
-    """Returns the handle of the table with the failing tuples of an input port."""
+    """Returns the handle of the table that stores the failing tuples of an input port."""
     return PortHandle(operator, f"{port}{FAILED}")
 
 
@@ -29,7 +30,7 @@ def failing_tables(
     operators: Collection[str],
     recorded: Mapping[str, pa.Schema],
 ) -> dict[PortHandle, pa.Schema]:
-    """Returns the tables of failing tuples of some operators, with the columns of each table.
+    """Returns the tables for failing tuples of the given operators, with the columns of each table.
 
     Args:
         app: the application.

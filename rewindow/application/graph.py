@@ -1,4 +1,4 @@
-"""The application: a graph of operators and streams, which a replay runs."""
+"""The application: a graph of operators and streams that a replay runs."""
 
 from __future__ import annotations
 
@@ -54,14 +54,15 @@ class Output:
 
     @property
     def direction(self) -> str:
-        """Value of the column `direction` in its facts."""
+        """The value of the column `direction` in the output's facts."""
         return "error" if self.is_error else "out"
 
 
 @dataclass
 class Application:
-    """An application graph; `window` is the width of its streaming windows. All inputs share its
-    grid.
+    """The graph of an application.
+
+    `window` is the width of its streaming windows. All inputs share its grid.
 
     Example:
         app = Application("clicks_per_page", window="5 seconds")
@@ -95,13 +96,14 @@ class Application:
 
     @property
     def grid(self) -> Grid:
-        """The grid that every input must have."""
+        """The window grid that every input must have."""
         return Grid(parse_duration(self.window) // 1000, self.origin_ms)
 
     @property
     def checkpoint_multiple(self) -> int:
-        """K: the least common multiple of the operators' `checkpoint_windows`; checkpoints are
-        saved only at multiples of it.
+        """The least common multiple K of the operators' `checkpoint_windows`.
+
+        Checkpoints are saved only at multiples of K.
         """
         return math.lcm(*(node.checkpoint_windows for node in self.nodes.values()))
 
@@ -198,8 +200,8 @@ class Application:
         return known
 
     def renew_unifiers(self, name: str) -> None:
-        """Adds the unifiers of an operator, or updates them to its current properties and
-        attributes.
+        """Adds the unifiers of an operator, or updates them to the operator's current properties
+        and attributes.
 
         Rules: O73, O78
         """
@@ -229,7 +231,9 @@ class Application:
             )
 
     def _end(self, feed: End) -> PortHandle:
-        """Returns the port that emits a stream: the unifier's port if the stream has a unifier.
+        """Returns the port that emits a stream.
+
+        If the stream has a unifier, this is the unifier's port.
 
         Rules: O75
         """
@@ -262,7 +266,7 @@ class Application:
         tolerance: float = TOLERANCE,
         sorted_by: Sequence[str] = (),
     ) -> None:
-        """Declares an output of the application; declaring the same output again has no effect.
+        """Declares an output of the application. Declaring the same output again has no effect.
 
         Sums of floating-point values depend on the order in which Spark adds. If positive and
         negative values nearly cancel out, declare a larger `tolerance`, or sum decimals.
@@ -308,8 +312,10 @@ class Application:
             )
 
     def errors(self) -> dict[str, Output]:
-        """Returns an error table for each error port, by the port's name, then the tables of
-        failing tuples. Whether an operator reads the port does not matter.
+        """Returns an error table for each error port, in the order of port names, followed by the
+        tables of failing tuples.
+
+        Error tables exist even if an operator reads the port.
 
         Rules: O67, O69, R93
         """
@@ -338,10 +344,10 @@ class Application:
         return error_columns(schema) if output.is_error else schema
 
     def dropped(self) -> set[PortHandle]:
-        """Returns the output ports that nothing reads; their tuples are only counted.
+        """Returns the output ports that are not read. Their tuples are only counted.
 
-        Error ports are not among them, since their tuples are stored. Neither are report ports,
-        which are not computed if nothing reads them.
+        Error ports are not included, because their tuples are stored. Report ports are not included
+        either, because they are not computed if they are not read.
 
         Rules: O16, O69
         """
@@ -359,10 +365,10 @@ class Application:
         return read
 
     def unread(self) -> list[str]:
-        """Returns the operators with output ports, none of which is connected or marked optional.
-        Connected error ports do not count.
+        """Returns the operators that have output ports, but none that is connected or marked
+        optional.
 
-        Operators that end streams are never among them.
+        Connected error ports do not count. Operators that end streams are never included.
 
         Rules: O3, O15, X13
         """
@@ -375,7 +381,7 @@ class Application:
         return unread
 
     def cycles(self) -> list[list[Node]]:
-        """Returns the operators of each cycle in the order in which they are called, see
+        """Returns the operators of each cycle, in the order in which they are called, see
         `cycles_of`.
 
         Rules: X40
@@ -383,8 +389,9 @@ class Application:
         return cycles_of(self.nodes)
 
     def units(self) -> list[list[Node]]:
-        """Returns the groups of operators that are computed together, in topological order: single
-        operators, or the operators of a cycle.
+        """Returns the groups of operators that are computed together, in topological order.
+
+        A group is a single operator, or the operators of a cycle.
 
         Rules: X40
         """
@@ -410,12 +417,12 @@ class Application:
         return placed
 
     def order(self) -> list[Node]:
-        """Returns the operators in topological order; the operators of a cycle are adjacent."""
+        """Returns the operators in topological order. The operators of a cycle are adjacent."""
         return list(chain.from_iterable(self.units()))
 
     def upstream(self, name: str) -> set[str]:
-        """Returns the names of all operators that feed an operator, directly or indirectly, and its
-        own name.
+        """Returns the names of an operator and of all operators that feed it, directly or
+        indirectly.
         """
         names = set()
         todo = [name]
@@ -428,8 +435,9 @@ class Application:
         return names
 
     def ends(self, of_streams: Mapping[str, int | None]) -> dict[str, int]:
-        """Returns, by operator, the window with which its last upstream stream ends. Operators with
-        an upstream stream that has not ended are absent.
+        """Returns, for each operator, the window with which its last upstream stream ends.
+
+        Operators are left out if one of their upstream streams has not ended.
 
         Args:
             of_streams: the last window of each stream, and of each port of another container.
@@ -451,7 +459,7 @@ class Application:
     def part(self, operators: Iterable[str]) -> Application:
         """Returns the part of this application that a container computes.
 
-        The operators keep their feeds: ports of operators outside of the part are sources of the
+        The operators keep their inputs. Ports of operators outside of the part are sources of the
         part, like recorded streams. A port that an operator outside reads becomes an output with
         the name of the port, unless it is an error port or already an output of the application.
 
@@ -510,7 +518,7 @@ class Application:
         return sorted(ports, key=str)
 
     def port(self, handle: PortHandle) -> OutputPort | InputPort | None:
-        """Returns the port that emits a stream, None if it does not exist.
+        """Returns the port that emits a stream; None if it does not exist.
 
         If the operator cannot list its ports, the result is a port without a schema.
 
@@ -524,8 +532,9 @@ class Application:
         return node.output_ports().get(handle.port) if node.has_known_ports else InputPort()
 
     def warnings(self) -> list[str]:
-        """Returns problems that do not stop a run but are stored with it. Operators with invalid
-        properties, which are violations, are left out.
+        """Returns problems that do not stop a run but are stored with it.
+
+        Operators with invalid properties are left out, because these are violations.
 
         Rules: O15, O61
         """

@@ -51,7 +51,9 @@ class Mode:
 
     @classmethod
     def parse(cls, given: str | Mode) -> Mode:
-        """Returns the mode with a name; dashes and spaces count as underscores.
+        """Returns the mode with a given name.
+
+        Dashes and spaces count as underscores.
 
         Raises:
             InputError: the name is unknown.
@@ -69,19 +71,21 @@ class Mode:
 
     @property
     def words(self) -> str:
-        """Its name as text for a user, such as "exactly once"."""
+        """The name of the mode as text for a user, such as "exactly once"."""
         return self.name.replace("_", " ")
 
     @property
     def writes_only_missing(self) -> bool:
-        """Whether a recovering attempt writes only windows that a table lacks, so that nothing is
-        lost or repeated.
+        """Whether a recovering attempt writes only the windows that a table lacks.
+
+        Then no window is lost or repeated.
         """
         return not (self.may_lose or self.may_repeat)
 
     def may_feed(self, downstream: Mode) -> bool:
-        """Returns whether an operator of this mode may feed one of another mode. A mode that may
-        lose windows can only feed others that may.
+        """Returns whether an operator of this mode can feed an operator of another mode.
+
+        A mode that can lose windows can only feed modes that can lose windows too.
 
         Rules: R39
         """

@@ -42,8 +42,9 @@ class Graph(Protocol):
 
 @dataclass(frozen=True)
 class Part:
-    """The part of an application's graph that a module fills. It prefixes the names of operators
-    with the module's name.
+    """The part of an application's graph that a module adds.
+
+    It prefixes the names of operators with the module's name.
     """
 
     name: str
@@ -54,7 +55,7 @@ class Part:
         return self.app.add(f"{self.name}.{name}", operator, **replay_options)
 
     def module(self, name: str, build: Build, **feeds: End) -> PartInstance:
-        """Adds a module inside of this one, see `Application.module`."""
+        """Adds another module inside this one, see `Application.module`."""
         return place(self.app, f"{self.name}.{name}", build, feeds)
 
 
@@ -66,13 +67,14 @@ class PartInstance:
     ports: Mapping[str, PortHandle]
 
     def __getitem__(self, port: str) -> PortHandle:
-        """Returns the source port of an output port's stream. An unknown port is reported at
-        launch.
+        """Returns the source port of the stream from an output port.
+
+        Launch validation reports an unknown port.
         """
         return self.ports.get(port) or PortHandle(self.name, port)
 
     def default_port(self) -> PortHandle:
-        """Returns the one output port."""
+        """Returns the only output port."""
         return (
             next(iter(self.ports.values())) if len(self.ports) == 1 else PortHandle(self.name, "?")
         )

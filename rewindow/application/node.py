@@ -1,4 +1,4 @@
-"""Nodes of a graph: operators with their attributes and feeds, and the ports that emit streams."""
+"""Nodes of a graph: operators with their attributes and inputs, and the ports that emit streams."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ APART = "apart"
 
 @dataclass(frozen=True)
 class PortHandle:
-    """The source of a stream: an operator's output port, or a recorded stream if `operator` is
+    """The source of a stream: an output port of an operator, or a recorded stream if `operator` is
     None.
     """
 
@@ -30,7 +30,7 @@ class PortHandle:
 
 @dataclass(frozen=True)
 class Node:
-    """An operator in a graph, with its name, attributes and feeds.
+    """An operator in a graph, with its name, attributes and inputs.
 
     Attributes:
         feeds: input port name to the port that feeds it.
@@ -68,13 +68,13 @@ class Node:
 
     @property
     def windowing(self) -> Windowing:
-        """Its application or sliding windows."""
+        """The application windows or sliding windows of the operator."""
         return Windowing(self.application_windows, self.slide_windows)
 
     @property
     def is_changeable(self) -> bool:
-        """Whether `rewindow set` may change one of its properties or attributes while a replay
-        runs.
+        """Whether `rewindow set` can change one of the operator's properties or attributes while a
+        replay runs.
 
         Rules: O99, X10
         """
@@ -82,23 +82,27 @@ class Node:
 
     @property
     def has_longer_windows(self) -> bool:
-        """Whether it has application windows or sliding windows longer than one window, which its
-        state then refers to.
+        """Whether the operator has application windows or sliding windows longer than one window.
+
+        Its state then refers to these windows.
         """
         return self.windowing != EVERY_WINDOW
 
     @property
     def is_cut_by_checkpoints(self) -> bool:
-        """Whether a checkpoint may be saved inside one of its application windows, because its
-        `checkpoint_windows` are not a multiple of them.
+        """Whether a checkpoint can be saved inside one of the operator's application windows.
+
+        This is the case if its `checkpoint_windows` are not a multiple of them.
 
         Rules: R20, W49, W50
         """
         return self.application_windows > 1 and self.checkpoint_windows % self.windowing.pane != 0
 
     def error_bound(self, port: str) -> int | None:
-        """Returns the most error tuples that a port may emit in a window, None if neither settings
-        nor code set a limit.
+        """Returns the largest number of error tuples that a port can emit in a window; None if
+        there is no limit.
+
+        Settings or code can set a limit.
 
         Rules: O28, O71
         """
@@ -107,13 +111,14 @@ class Node:
 
     @property
     def sources(self) -> set[str]:
-        """Names of the operators that feed it; recorded streams are not among them."""
+        """The names of the operators that feed this one. Recorded streams are not included."""
         return {end.operator for end in self.feeds.values() if end.operator}
 
     @property
     def unordered(self) -> frozenset[str]:
-        """The input ports without a recorded order of tuples: they read an operator, or a published
-        stream.
+        """The input ports whose tuples have no recorded order.
+
+        They read from an operator or from a published stream.
 
         Rules: X43, X51
         """
@@ -124,29 +129,32 @@ class Node:
         return frozenset(ports)
 
     def default_port(self) -> PortHandle:
-        """Returns the one output port that is not an error port."""
+        """Returns the only output port that is not an error port."""
         ports = [name for name, port in self.output_ports().items() if not port.error]
         return PortHandle(self.name, ports[0] if len(ports) == 1 else "?")
 
     def input_ports(self) -> Mapping[str, InputPort]:
-        """Returns the input ports, none if the operator cannot list them."""
+        """Returns the input ports; none if the operator cannot list them."""
         return (self._ports() or ({}, {}))[0]
 
     def output_ports(self) -> Mapping[str, OutputPort]:
-        """Returns the output ports, none if the operator cannot list them."""
+        """Returns the output ports; none if the operator cannot list them."""
         return (self._ports() or ({}, {}))[1]
 
     @property
     def has_known_ports(self) -> bool:
-        """Whether the operator can list its ports; the method may fail, for example with invalid
-        properties.
+        """Whether the operator can list its ports.
+
+        The method can fail, for example because of invalid properties.
         """
         return self._ports() is not None
 
     @property
     def fault(self) -> str | None:
-        """The exception that the operator raised when asked for its ports or state, as text. None
-        if it raised none, or if its properties are invalid, which is reported instead.
+        """The exception that the operator raised when it listed its ports or its state, as text.
+
+        It is None if the operator raised no exception, or if its properties are invalid, which is
+        reported instead.
         """
         try:
             self.operator.input_ports(), self.operator.output_ports(), self.operator.state_columns()
@@ -162,10 +170,10 @@ class Node:
 
 
 class HasDefaultPort(Protocol):
-    """An operator or a module in a graph."""
+    """An operator or a module that has a default port."""
 
     def default_port(self) -> PortHandle:
-        """Returns its one output port."""
+        """Returns the only output port."""
 
 
 End = PortHandle | HasDefaultPort

@@ -53,7 +53,7 @@ class InputPort:
 
     @property
     def is_keyed(self) -> bool:
-        """Whether its tuples are divided by their keys."""
+        """Whether the tuples of the port are divided by their keys."""
         return not (self.control or self.broadcast)
 
 
@@ -62,7 +62,7 @@ class OutputPort:
     """A port where an operator emits tuples.
 
     A port need not be connected, but at least one port of an operator should be. With
-    `optional=False` it must be connected.
+    `optional=False`, the port must be connected.
 
     Attributes:
         error: whether it is an error port, which carries error tuples.
@@ -110,8 +110,10 @@ def _each_window(window: int) -> int:
 
 @dataclass(frozen=True)
 class OperatorContext:
-    """The circumstances of one call of an operator: the windows to compute, including empty ones,
-    the recovery mode, and services of the engine.
+    """The context of one call of an operator.
+
+    It has the windows to compute, including empty ones, the recovery mode, and services of the
+    engine.
 
     Attributes:
         grid: width and origin of the windows.
@@ -166,14 +168,16 @@ class OperatorContext:
     reports_failing: bool = False
 
     def alone(self) -> OperatorContext:
-        """Returns the context without the services of the process that runs the group, for use in
-        tasks.
+        """Returns the context for use in tasks, without the services of the process that runs the
+        group.
         """
         return replace(self, materialize=_each_time, parts=None)
 
     def is_partial(self, window: int) -> bool:
-        """Returns whether windows are missing from the application window of a window: they are
-        missing from the state, or the recording ended earlier.
+        """Returns whether windows are missing from the application window that contains a given
+        window.
+
+        They are missing from the state, or the recording ended earlier.
 
         Rules: R20, W23, X8
         """
@@ -182,8 +186,9 @@ class OperatorContext:
         return is_cut or any(begin <= window and end >= first for begin, end in self.unseen)
 
     def closes(self, window: int) -> bool:
-        """Returns whether an application window ends with a window. The last one is closed early,
-        once, if the recording ends inside of it.
+        """Returns whether an application window ends with the given window.
+
+        If the recording ends inside the last application window, that window is closed early, once.
 
         Rules: W18, W23
         """
@@ -212,8 +217,8 @@ class OperatorContext:
 
     @property
     def end(self) -> int | None:
-        """The window with which all upstream streams of the operator have ended; None if that is
-        not within the range.
+        """The window with which all upstream streams of the operator have ended; None if it is not
+        in the range.
         """
         return self.ends.get(self.operator.partition(".")[2])
 
@@ -232,26 +237,26 @@ class OperatorContext:
 
     @property
     def first(self) -> int:
-        """First window."""
+        """The first window."""
         return self.windows.first
 
     @property
     def last(self) -> int:
-        """Last window, included."""
+        """The last window, which is included."""
         return self.windows.last
 
     @property
     def start_us(self) -> int:
-        """Start of the first window, in microseconds since the epoch."""
+        """The start of the first window, in microseconds since the epoch."""
         return self.grid.start_us(self.first)
 
     @property
     def end_us(self) -> int:
-        """End of the last window (exclusive), in microseconds since the epoch."""
+        """The end of the last window (exclusive), in microseconds since the epoch."""
         return self.grid.end_us(self.last)
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """Returns a frame with one column `window_id BIGINT` and a row for every window."""
+        """Returns a frame with the column `window_id BIGINT` and one row for every window."""
         return spark.range(self.first, self.last + 1, 1, 1).withColumnRenamed("id", "window_id")
 
 
@@ -313,20 +318,25 @@ class FrameOperator(BaseModel):
         self._wrong = wrong
 
     def set_properties(self, **properties: Any) -> None:
-        """Changes some properties; all are checked together, as if a new operator were built."""
+        """Changes several properties.
+
+        They are validated together, as if a new operator were created.
+        """
         windowing, placing = self._windowing, self._placing
         FrameOperator.__init__(self, **{**self._given, **properties})
         self._windowing, self._placing = windowing, placing
 
     def set_windowing(self, windowing: Windowing) -> None:
         """Stores the application windows that the application sets for this operator, so that
-        `state_columns` may depend on them. `validation` checks the attributes.
+        `state_columns` can depend on them.
+
+        `validation` checks the attributes.
         """
         self._windowing = windowing
 
     @property
     def placing(self) -> Placing:
-        """How its tuples are divided between Spark tasks."""
+        """How the operator's tuples are divided between Spark tasks."""
         return self._placing
 
     def set_placing(self, placing: Placing) -> None:
@@ -334,14 +344,15 @@ class FrameOperator(BaseModel):
         self._placing = placing
 
     def wrong_placing(self) -> list[tuple[str, str]]:
-        """Returns each rule that the partitions or unifiers violate, with a message."""
+        """Returns a message for each rule that the partitions or unifiers violate."""
         if self._placing == AS_SPARK:
             return []
         return [("X55", "only a tuple operator has partitions, a partitioner or a spread")]
 
     def given_properties(self) -> Mapping[str, Any]:
-        """Returns the properties that were passed explicitly; the others have the default of their
-        class.
+        """Returns the properties that were passed explicitly.
+
+        All others have the default of their class.
         """
         return self._given
 
@@ -353,23 +364,24 @@ class FrameOperator(BaseModel):
         return self._wrong
 
     def input_ports(self) -> Mapping[str, InputPort]:
-        """Returns the input ports; override it if they depend on properties."""
+        """Returns the input ports. Override this method if the ports depend on properties."""
         return self.inputs
 
     def output_ports(self) -> Mapping[str, OutputPort]:
-        """Returns the output ports; override it if they depend on properties."""
+        """Returns the output ports. Override this method if the ports depend on properties."""
         return self.outputs
 
     def state_columns(self) -> pa.Schema | None:
-        """Returns the schema of the state frame, None for a stateless operator.
+        """Returns the schema of the state frame; None for a stateless operator.
 
         Rules: W70
         """
         return self.state_schema
 
     def state_key_columns(self) -> tuple[str, ...]:
-        """Returns the key by which a large state is divided into `state_buckets`; an empty key
-        means the whole row.
+        """Returns the key by which a large state is divided into `state_buckets`.
+
+        An empty key means the whole row.
 
         Rules: X47
         """
@@ -381,14 +393,14 @@ class FrameOperator(BaseModel):
         return self.state_columns() is not None
 
     def ordered_ports(self) -> Collection[str]:
-        """Returns the input ports on which the results depend on the recorded order of tuples.
+        """Returns the input ports for which the results depend on the recorded order of tuples.
 
         Rules: X43
         """
         return ()
 
     def warnings(self) -> list[str]:
-        """Returns problems of the properties that do not stop a run.
+        """Returns problems with the properties that do not stop a run.
 
         Rules: O61
         """
@@ -400,8 +412,9 @@ class FrameOperator(BaseModel):
         state: DataFrame | None,
         context: OperatorContext,
     ) -> Mapping[str, DataFrame] | DataFrame:
-        """Returns the frames of the output ports by name; an operator with one port may return a
-        single frame.
+        """Returns the frames of the output ports by name.
+
+        An operator with one port can return a single frame.
 
         Args:
             inputs: a frame per connected input port: `window_id`, then its columns.
@@ -417,16 +430,16 @@ class FrameOperator(BaseModel):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns the state after the group's last window; with `state_increments` only the rows of
-        changed keys.
+        """Returns the state after the group's last window. With `state_increments`, returns only
+        the rows of changed keys.
 
         With `state_increments`, a row whose key was removed from the state has a column `_rw_gone`
         with the value true.
 
-        It is only called for a stateful operator. `outputs` are read from the files that were
-        written, so that output and state come from one run of the operator. With
-        `state_reads_outputs = False` the method must not read them; then a port that nothing else
-        reads is counted and never written.
+        The method is only called for a stateful operator. `outputs` are read from the files that
+        were written, so that output and state come from one run of the operator. With
+        `state_reads_outputs = False` the method must not read `outputs`. Then a port without other
+        readers is counted and never written.
         """
         raise NotImplementedError
 
@@ -436,8 +449,9 @@ class FrameOperator(BaseModel):
         windows: WindowRange,
         outputs: Mapping[str, DataFrame],
     ) -> DataFrame:
-        """Returns the state for the window after an at-most-once skip; by default the restored
-        state.
+        """Returns the state for the window after an at-most-once skip.
+
+        By default, this is the restored state.
 
         Args:
             state: the restored state.
@@ -453,11 +467,11 @@ class FrameOperator(BaseModel):
         windows: WindowRange,
         outputs: Mapping[str, DataFrame],
     ) -> DataFrame | None:
-        """Returns the counts of tuples that `state_after_skip` drops, as rows (window_id, tuples),
-        one per window; None if the state contains no tuples.
+        """Returns the numbers of tuples that `state_after_skip` drops; None if the state contains
+        no tuples.
 
-        The tuples waited in the state, so they belong to windows before the skipped ones, and are
-        not in `outputs`.
+        The result has one row (window_id, tuples) per window. The tuples waited in the state, so
+        they belong to windows before the skipped ones, and are not in `outputs`.
 
         Rules: X3
         """
@@ -467,8 +481,8 @@ class FrameOperator(BaseModel):
         """Converts the rows of a state that another version of this operator has saved to the
         columns of this version.
 
-        It is called if a replay starts with such a state and the request allows other code. All
-        rows are in memory.
+        The method is called if a replay starts with such a state and the request allows other code.
+        All rows are in memory.
 
         Args:
             version: `state_version` of the operator that saved them.
@@ -481,7 +495,9 @@ class FrameOperator(BaseModel):
         return None
 
     def initial_state(self) -> pa.Table:
-        """Returns the state before the first window; by default a table without rows.
+        """Returns the state before the first window.
+
+        By default, this is a table without rows.
 
         Rules: W63
         """

@@ -1,8 +1,8 @@
 """Overrides: values of properties and attributes from outside of an application's code.
 
-A property changes the results of an operator, an attribute how it is run. A later source takes
-precedence over an earlier one: the code, then rewindow.toml, then `--set operator.property=value`
-or the form of a DAG.
+A property changes the results of an operator, and an attribute changes how the operator is run. A
+later source takes precedence over an earlier one: the code, then rewindow.toml, then `--set
+operator.property=value` or the form of a DAG.
 
 Rules: O23, O28
 """
@@ -44,8 +44,8 @@ class PropertyOverride(BaseModel):
 
     @property
     def path(self) -> str:
-        """The full name, in the form of `--set` (operator.name), or of the settings for
-        an output.
+        """The full name in the format of `--set` (operator.name), or of the settings for an
+        output.
         """
         if self.output:
             return f"outputs.{self.output}.{self.name}"
@@ -53,8 +53,8 @@ class PropertyOverride(BaseModel):
 
 
 class PropertyChange(BaseModel):
-    """A new value of an operator's property, effective from a window on, that was set while the
-    replay ran.
+    """A new value of an operator's property that was set while the replay ran, effective from a
+    given window on.
 
     Attributes:
         at: when it was set, in UTC.
@@ -74,12 +74,12 @@ class PropertyChange(BaseModel):
 
     @property
     def path(self) -> str:
-        """The full name, in the form of `--set` (operator.name)."""
+        """The full name in the format of `--set` (operator.name)."""
         return f"{self.operator}.{self.name}"
 
 
 def overrides_from(pairs: Mapping[str, Any], source: str) -> list[PropertyOverride]:
-    """Returns overrides from values by `operator.property`, or by `outputs.NAME.attribute` for an
+    """Creates overrides from values by `operator.property`, or by `outputs.NAME.attribute` for an
     output.
 
     Raises:
@@ -108,5 +108,5 @@ def overrides_from(pairs: Mapping[str, Any], source: str) -> list[PropertyOverri
 
 
 def resolve_overrides(given: Iterable[PropertyOverride]) -> list[PropertyOverride]:
-    """Returns, for each property, its last override, which takes precedence."""
+    """Returns the last override of each property. It takes precedence over earlier ones."""
     return list({override.path: override for override in given}.values())

@@ -15,7 +15,7 @@ PLACING_ATTRIBUTES = ("partitions", "spread")
 
 @dataclass(frozen=True)
 class Placing:
-    """How an operator is divided between tasks.
+    """How the tuples of an operator are divided between tasks.
 
     Attributes:
         partitions: number of partitions of the keys; None: Spark chooses the number.

@@ -10,7 +10,7 @@ from rewindow.sequences import matching_names, repeated_names
 
 
 def record_every_port(app: Application) -> None:
-    """Adds an output `OPERATOR__PORT` for each port that is not yet an output; error ports always
+    """Adds an output `OPERATOR__PORT` for each port that is not yet an output. Error ports always
     have tables.
 
     Ports with column names that are reserved, or equal except for case, are left out, because a

@@ -1,4 +1,4 @@
-"""Invalid properties, as pydantic reports them, and a constraint that pydantic lacks
+"""Invalid properties as pydantic reports them, and a constraint that pydantic lacks
 (docs/rules/operators.md O53).
 """
 
@@ -29,10 +29,11 @@ def wrong_properties(
     given: Mapping[str, Any],
     known: Collection[str] = (),
 ) -> list[WrongProperty]:
-    """Returns the properties that an exception refers to; the constraint's own message is kept
-    unchanged.
+    """Returns the invalid properties that an exception refers to. The message of a custom
+    constraint is kept unchanged.
 
-    An InputError, such as that of `parse_duration` in a validator, does not name a property.
+    An InputError does not name a property, for example if `parse_duration` raises it in a
+    validator.
 
     Rules: O54
     """
@@ -63,8 +64,9 @@ def _words(message: str) -> str:
 
 
 def matches(pattern: str) -> AfterValidator:
-    """Returns a constraint that requires the whole text to match a pattern; pydantic's own accepts
-    a match within the text.
+    """Returns a constraint that requires the whole text to match a pattern.
+
+    Pydantic's constraint accepts a match within the text.
 
     Example:
         code: Annotated[str, matches("[a-z]+|[0-9]+")]

@@ -178,8 +178,9 @@ def _check_names(app: Application) -> Iterator[Violation]:
 
 
 def _check_instances(app: Application) -> Iterator[Violation]:
-    """Yields the operators that share an instance with an earlier operator: a change of one would
-    change both.
+    """Yields operators that share an instance with an earlier operator.
+
+    A change of one would change both.
     """
     first: dict[int, str] = {}
     for node in app.nodes.values():
@@ -281,8 +282,10 @@ def _ordered_ports(node: Node) -> Collection[str]:
 
 
 def _check_state(node: Node) -> Iterator[Violation]:
-    """Yields violations of the rules for large states: the key consists of columns of the state,
-    and the number of buckets is a power of two, since buckets are ranges of hashes.
+    """Yields violations of the rules for large states.
+
+    The key must consist of columns of the state. The number of buckets must be a power of two,
+    because buckets are ranges of hashes.
 
     Rules: X47
     """
@@ -378,8 +381,9 @@ def _differences(
     needed: pa.Schema | None,
     have: pa.Schema | None,
 ) -> Iterator[tuple[pa.Field, str]]:
-    """Yields the needed columns that are absent or of another type, with the actual type. Unknown
-    schemas and types are accepted.
+    """Yields the required columns that are missing or have another type, with the actual type.
+
+    Unknown schemas and types are accepted.
     """
     if needed is None or have is None:
         return
@@ -411,8 +415,9 @@ def _check_streams(app: Application, recorded: Mapping[str, pa.Schema]) -> Itera
 
 
 def _check_writing(app: Application) -> Iterator[Violation]:
-    """Yields the operators that send tuples to external systems, which no recovery mode can undo
-    after a crash.
+    """Yields operators that send tuples to external systems.
+
+    No recovery mode can undo that after a crash.
 
     Rules: X46
     """
@@ -499,8 +504,8 @@ def _check_outputs(app: Application) -> Iterator[Violation]:
 
 
 def _check_columns(app: Application) -> Iterator[Violation]:
-    """Yields column names that a stored table cannot have, because they are reserved or equal
-    except for case.
+    """Yields column names that a table cannot store, because they are reserved or equal except for
+    case.
     """
     for output in app.staged().values():
         port = app.port(output.source)

@@ -1,4 +1,4 @@
-"""A violation of a rule by an application, as launch validation reports it."""
+"""Violations of rules by an application, as launch validation reports them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Violation:
-    """A broken rule. Its number is used by programs and orders a report; it is not part of the
-    message.
+    """A rule that an application violates.
+
+    Programs use the rule's number, and reports are sorted by it. It is not part of the message.
     """
 
     operator: str

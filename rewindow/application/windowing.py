@@ -28,8 +28,9 @@ class Windowing:
 
     @property
     def pane(self) -> int:
-        """Windows between `begin_window` and `end_window`. A sliding window consists of whole
-        panes.
+        """The number of windows between `begin_window` and `end_window`.
+
+        A sliding window consists of whole panes.
 
         Rules: W28
         """
@@ -37,21 +38,23 @@ class Windowing:
 
     @property
     def panes(self) -> int:
-        """Count of panes, whose partial results a sliding window merges.
+        """The number of panes whose partial results a sliding window merges.
 
         Rules: W28
         """
         return self.application // self.pane
 
     def begins(self, window: int) -> bool:
-        """Returns whether `begin_window` is called at a window: it is the first of a pane.
+        """Returns whether `begin_window` is called at a window, because it is the first window of a
+        pane.
 
         Rules: W18, X8
         """
         return window % self.pane == 0
 
     def ends(self, window: int) -> bool:
-        """Returns whether `end_window` is called at a window: it is the last of a pane.
+        """Returns whether `end_window` is called at a window, because it is the last window of a
+        pane.
 
         Rules: W18, X8
         """

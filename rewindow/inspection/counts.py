@@ -1,5 +1,7 @@
-"""Counts the windows and tuples in a replay's tables: redone, repeated, lost and affected. Reads
-only the tables, without a JVM.
+"""Counts the windows and tuples in a replay's tables: recomputed, repeated, lost and affected
+windows.
+
+Reads only the tables, without a JVM.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _KINDS = {_LOST: LOST, _COMMITTED: COMMITTED, _AFFECTED: AFFECTED, _REPEATED: RE
 
 @dataclass(frozen=True)
 class OutputCount:
-    """Counts of one output, as arrays with an element for each window of the range.
+    """Counts of one output, as arrays with one element for each window of the range.
 
     Attributes:
         taken: attempt whose rows readers see; 0 if the window is not sealed.
@@ -56,7 +58,7 @@ class OutputCount:
 
     @property
     def repeated(self) -> npt.NDArray[np.bool_]:
-        """Sealed windows with more rows than those of the attempt that readers see."""
+        """Sealed windows that have more rows than the visible attempt has written."""
         return (self.taken > 0) & (self.rows > self.taken_rows)
 
 
@@ -97,7 +99,7 @@ class ReplayCount:
 
     @property
     def redone(self) -> npt.NDArray[np.bool_]:
-        """Windows that an attempt computed although an earlier attempt had committed part of
+        """Windows that an attempt computed although an earlier attempt had committed a part of
         them.
         """
         found = np.zeros(len(self.plan.range), dtype=bool)
@@ -133,8 +135,9 @@ class ReplayCount:
         )
 
     def stretches(self, output: str) -> tuple[WindowRun, ...]:
-        """Returns the windows of an output as runs with the same state and attempt. Windows that
-        were not computed or lost are omitted.
+        """Returns the windows of an output as runs with the same state and attempt.
+
+        Windows that were neither computed nor lost are left out.
         """
         count = self.outputs[output]
         # Later lines win: a window that is both affected and repeated is shown as repeated.
@@ -239,8 +242,9 @@ def _note(wrote: dict[int, npt.NDArray[np.bool_]], attempts: Ints, places: Ints,
 
 
 def _count_inputs(facts: Table) -> tuple[int, int]:
-    """Returns the numbers of input tuples processed and given up. If several attempts counted a
-    window, the newest count is used.
+    """Returns the numbers of input tuples that were processed and given up.
+
+    If several attempts counted a window, the newest count is used.
     """
     counted = (
         "select lost, sum(tuples) as n, min(attempt) as low, max(attempt) as high from "
@@ -271,8 +275,9 @@ def _resumed_after(
 ) -> dict[int, int]:
     """Returns, for each attempt except the first, the window after which it resumed.
 
-    That is the window of the checkpoint that it restored, which is the newest one of an earlier
-    attempt. In at most once an attempt resumes after the windows that were started.
+    It is the window of the checkpoint that the attempt restored, which is the newest checkpoint of
+    an earlier attempt. In the mode at most once, an attempt resumes after the windows that were
+    started.
     """
     attempts = sorted(
         {int(attempt) for _, attempt in saved if attempt > 0}

@@ -1,5 +1,5 @@
-"""Reads the error tuples of a replay from its staged tables or, if these were purged, from the
-published tables.
+"""Reads the error tuples of a replay from its staged tables, or from the published tables if the
+staged tables were purged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rewindow.storage.names import data_name
 
 @dataclass(frozen=True)
 class ErrorCount:
-    """Number of error tuples with one reason in one window.
+    """The number of error tuples with one reason in one window.
 
     Rules: O65
     """
@@ -35,7 +35,7 @@ class ErrorCount:
 
 @dataclass(frozen=True)
 class ReasonTotal:
-    """Error tuples with one reason in all windows: their number, the number of windows, and the
+    """The error tuples with one reason in all windows: their number, the number of windows, and the
     first and last window.
     """
 
@@ -65,7 +65,7 @@ class ErrorTuples:
     counts: tuple[ErrorCount, ...] = ()
 
     def reasons(self) -> list[ReasonTotal]:
-        """Returns the reasons, the most frequent one first."""
+        """Returns the reasons, the most frequent reason first."""
         found: dict[str, list[ErrorCount]] = {}
         for count in self.counts:
             found.setdefault(count.reason, []).append(count)
@@ -88,9 +88,9 @@ def list_errors(
     limit: int = 100,
     sample: int | None = None,
 ) -> list[ErrorTuples]:
-    """Returns the error tuples of a replay's operators that readers see, one entry per port.
+    """Returns the visible error tuples of a replay's operators, one entry per port.
 
-    The counts by window and reason cover all tuples, independent of the limits for rows.
+    The counts by window and reason cover all tuples, even if the rows are limited.
 
     Args:
         config: current settings.
@@ -130,7 +130,7 @@ def read_errors(
     limit: int,
     sample: int | None = None,
 ) -> ErrorTuples:
-    """Returns the error tuples that readers see, at most `limit` of them.
+    """Returns at most `limit` visible error tuples.
 
     Raises:
         TableError: the staged tables were purged, and the published table has the rows of another
@@ -172,7 +172,7 @@ def read_errors(
 
 
 def count_errors(config: Config, plan: Plan, port: str) -> int:
-    """Returns the number of error tuples of a port in the facts, which are kept in a purge.
+    """Returns the number of error tuples of a port from the facts, which a purge keeps.
 
     Rules: O66
     """
@@ -184,8 +184,8 @@ def count_errors(config: Config, plan: Plan, port: str) -> int:
 
 
 def _counted(facts: Location, port: str, inside: str) -> int:
-    """Returns the number of error tuples in the facts, which are kept when a replay's other tables
-    are purged.
+    """Returns the number of error tuples from the facts, which are kept when a replay's other
+    tables are purged.
     """
     if not Table.exists(facts):
         return 0
@@ -197,7 +197,7 @@ def _counted(facts: Location, port: str, inside: str) -> int:
 
 @dataclass(frozen=True)
 class _Part:
-    """A selection of error tuples: a query for those that readers see, a condition on windows, and
+    """A selection of error tuples: a query for the visible ones, a condition on windows, and
     limits.
     """
 
@@ -208,7 +208,7 @@ class _Part:
 
     @property
     def rows(self) -> str:
-        """SQL of the rows to show."""
+        """The SQL query for the rows to show."""
         order = f"order by window_id, {POSITION} limit {self.limit}"
         if self.sample is None:
             return f"select * from ({self.seen}) where {self.inside} {order}"
@@ -218,7 +218,7 @@ class _Part:
 
     @property
     def counts(self) -> str:
-        """SQL of the counts by window and reason."""
+        """The SQL query for the counts by window and reason."""
         counted = (
             f"select window_id as window, {REASON} as reason, count(*) as tuples from ({self.seen})"
         )

@@ -1,5 +1,6 @@
-"""Reports missing rows of a stream in event time: the report of `operators.gaps`, computed with SQL
-over the stream's table, without a JVM.
+"""Reports missing rows of a stream in event time.
+
+It is the report of `operators.gaps`, computed with SQL over the stream's table, without a JVM.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ ARRIVAL = "arrow_cast(arrived_at, 'Int64')"
 
 @dataclass(frozen=True)
 class StreamRows:
-    """The tuples of a stream, with its settings.
+    """The tuples of a stream, and its settings.
 
     Attributes:
         keys: its key columns.
@@ -60,8 +61,9 @@ class StreamRows:
 
     @classmethod
     def open(cls, config: Config, stream: str, only: Mapping[str, str]) -> StreamRows:
-        """Returns a stream's tuples. For a stream without settings, the keys are those stored with
-        it.
+        """Returns a stream's tuples.
+
+        If the settings do not contain the stream, the keys stored with it are used.
 
         Raises:
             InputError: a name in `only` is not a key column.
@@ -98,8 +100,9 @@ class StreamRows:
 
     @property
     def of_keys(self) -> str:
-        """SQL conditions that restrict a query to the requested keys, to append to another
-        condition.
+        """SQL conditions that restrict a query to the requested keys.
+
+        They are appended to another condition.
         """
         conditions = ""
         for name, value in self.only.items():
@@ -108,26 +111,29 @@ class StreamRows:
 
     @property
     def key_names(self) -> list[str]:
-        """Names of the key columns in a query. The original names could clash with other names in
-        it.
+        """The names of the key columns in a query.
+
+        The original names could clash with other names in the query.
         """
         return [f"key_{n}" for n in range(len(self.keys))]
 
     @property
     def listed_keys(self) -> str:
-        """The key columns in a query, to put before other columns."""
+        """The key columns in a query, as the start of a longer list of columns."""
         return "".join(f"{name}, " for name in self.key_names)
 
     @property
     def selected_keys(self) -> str:
-        """Expressions that select the key columns as text, to put before other columns."""
+        """Expressions that select the key columns as text, as the start of a longer list of
+        columns.
+        """
         return "".join(
             f"cast({quoted(key)} as varchar) as {name}, "
             for key, name in zip(self.keys, self.key_names, strict=True)
         )
 
     def key_of(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the key of a row of a query with these names."""
+        """Returns the key of a row from a query with these names."""
         return {key: row[name] for key, name in zip(self.keys, self.key_names, strict=True)}
 
     @property
@@ -163,10 +169,10 @@ class StreamRows:
 
     @property
     def usable(self) -> str:
-        """SQL condition that excludes tuples with an impossible event time, as `lateness` does, to
-        append to another condition.
+        """A SQL condition that excludes tuples with an impossible event time, as `lateness` does.
 
-        A tuple without an arrival or without an event time is not excluded.
+        It is appended to another condition. A tuple without an arrival or without an event time is
+        not excluded.
         """
         if not self.can_judge:
             return ""
@@ -181,8 +187,9 @@ class StreamRows:
 
 @dataclass(frozen=True)
 class Completeness:
-    """Completeness of a key, or of one of its columns. All counts are rows, or values, in the
-    range.
+    """The completeness of a key, or of one of its columns.
+
+    All counts are numbers of rows or values in the range.
 
     Attributes:
         is_expected: whether the key is among the expected keys; None if no keys are expected.
@@ -201,7 +208,7 @@ class Completeness:
 
     @property
     def share(self) -> float | None:
-        """Share of the expected rows that are present; None if no rows are expected.
+        """The share of the expected rows that are present; None if no rows are expected.
 
         Rules: G17
         """
@@ -213,7 +220,7 @@ class Completeness:
         return key_text(self.key)
 
     def row(self) -> dict[str, Any]:
-        """Returns plain values."""
+        """Returns the completeness as plain values."""
         return {
             "key": self.keys,
             "column": self.column,
@@ -229,7 +236,7 @@ class Completeness:
 
 @dataclass(frozen=True)
 class EventGaps:
-    """Missing rows and values in event time.
+    """The missing rows and values of a stream in event time.
 
     Attributes:
         cadence_us: expected period between rows of each key.
@@ -251,12 +258,12 @@ class EventGaps:
 
     @property
     def silent_now(self) -> list[Gap]:
-        """Keys that are silent at the end, the longest silence first: those that never sent, and
-        those that ended before the others.
+        """Keys that are silent at the end, the longest silence first.
 
-        The end is the end of the sealed windows. If no key has a row there, it is the newest event
-        time of all keys, because a single straggler can extend the range beyond the last row of
-        every key.
+        These are keys that never sent a tuple, and keys that ended before the others. The end is
+        the end of the sealed windows. If no key has a row there, the end is the newest event time
+        of all keys, because a single straggler can extend the range beyond the last row of every
+        key.
         """
         silent = [
             gap for gap in self._open_gaps if self._all_end_at is None or self._ends_before(gap)
@@ -265,8 +272,9 @@ class EventGaps:
 
     @property
     def all_end_by_us(self) -> int | None:
-        """Time after which no key has a row; None if a key sends up to the end, or no key has ever
-        sent.
+        """The time after which no key has a row.
+
+        It is None if a key sends until the end, or if no key has ever sent a tuple.
         """
         at = self._all_end_at
         return (
@@ -279,14 +287,15 @@ class EventGaps:
 
     @property
     def _all_end_at(self) -> int | None:
-        """Point after the newest row of all keys, if none of them has a row at the end."""
+        """The point after the newest row of all keys, if no key has a row at the end."""
         if len(self._open_gaps) < sum(not row.column for row in self.completeness):
             return None
         return max((_since(gap) for gap in self._open_gaps if gap.kind == ENDED), default=None)
 
     def _ends_before(self, gap: Gap) -> bool:
-        """Returns whether a key ended more than one cadence before the newest key, not counting
-        closed hours.
+        """Returns whether a key ended more than one cadence before the newest key.
+
+        Closed hours are not counted.
         """
         if gap.kind == NEVER_STARTED:
             return True
@@ -296,8 +305,9 @@ class EventGaps:
         return at_us // self.cadence_us if self.hours is None else self.hours.first(at_us)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns plain values, without the gaps, which `GapReport` lists together with those in
-        arrival time.
+        """Returns the report as plain values, without the gaps.
+
+        `GapReport` lists these together with the gaps in arrival time.
         """
         found, steps = self.learned or (0, 0)
         return {
@@ -313,7 +323,7 @@ class EventGaps:
 
 
 def _since(gap: Gap) -> int:
-    """Returns the start of a gap, which may be before the range."""
+    """Returns the start of a gap, which can be before the range."""
     return gap.from_us if gap.since_us is None else gap.since_us
 
 
@@ -324,8 +334,8 @@ def event_gaps(
     cadence_us: int | None,
     columns: Sequence[str],
 ) -> EventGaps | None:
-    """Returns the gaps in the event time of some windows, based on the tuples that had arrived by
-    their end.
+    """Returns the gaps in the event time of the given windows, based on the tuples that had arrived
+    by the end of the windows.
 
     Args:
         rows: the stream.
@@ -392,8 +402,9 @@ def _with_late(
     settings: GapSettings,
     grid: Grid,
 ) -> GapSettings:
-    """Returns settings that also report periods whose rows all arrived late, if any row was late;
-    otherwise the settings unchanged, because most streams have no late rows.
+    """Returns settings that also report periods whose rows all arrived late, if any row was late.
+
+    Otherwise the settings are unchanged, because most streams have no late rows.
     """
     if rows.hours:
         return settings
@@ -424,8 +435,8 @@ def _columns(rows: StreamRows, asked: Sequence[str]) -> list[str]:
 
 
 def _learned(rows: StreamRows, windows: WindowRange) -> tuple[int, tuple[int, int]]:
-    """Returns the most frequent distance between two event times of a key, its number of
-    occurrences, and the number of all distances.
+    """Returns the most frequent time between two rows of a key, how often it occurs, and the number
+    of all such times.
 
     Raises:
         InputError: no distance exists, or fewer than half of them are equal, so the stream has no
@@ -457,7 +468,7 @@ def _learned(rows: StreamRows, windows: WindowRange) -> tuple[int, tuple[int, in
 
 
 def _rows(rows: StreamRows, windows: WindowRange, settings: GapSettings) -> str:
-    """Returns the query for the tuples with the column names of the report; keys as text."""
+    """Returns the query for the tuples, with the column names of the report. Keys are text."""
     sql = GapSql(settings, "/")
     names = rows.table.schema.names
     taken = [
@@ -489,8 +500,9 @@ def _asked(
     windows: WindowRange,
     settings: GapSettings,
 ) -> tuple[list[Gap], list[Completeness]]:
-    """Returns the report. Several queries use its runs, so these are written to a temporary
-    table.
+    """Runs the queries and returns the report.
+
+    Several queries use the runs of the report, so these are written to a temporary table.
     """
     sql = GapSql(settings, "/")
     merged = query(sql.merged(f"({sql.runs(f'({_rows(rows, windows, settings)})')})"), s=rows.table)
@@ -546,7 +558,7 @@ def _gap(row: Mapping[str, Any], sql: GapSql) -> Gap:
 
 
 def _total(row: Mapping[str, Any], sql: GapSql) -> Completeness:
-    """Returns a row of the completeness, after checking that its counts add up.
+    """Checks that the counts of a completeness row add up, and returns the row.
 
     Rules: G18
     """

@@ -1,5 +1,7 @@
-"""Shows the rows that filling has created in a stream: counts by column and method, and the rows
-around its longest gaps. Starts no JVM.
+"""Shows the rows that gap filling has created in a stream: counts by column and method, and the
+rows around the longest gaps.
+
+Starts no JVM.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ class FilledRow:
 
 @dataclass(frozen=True)
 class FilledGap:
-    """A gap with the rows of its key in and around it, in order of time."""
+    """A gap, with the rows of its key in and around it in order of time."""
 
     key: str
     from_us: int
@@ -62,13 +64,13 @@ class FilledGap:
 
     @property
     def has_values(self) -> bool:
-        """Whether any column has a value in or around the gap, so that it can be plotted."""
+        """Whether any column has a value in or around the gap. Only then can the gap be plotted."""
         return any(present(row.values.values()) for row in self.rows)
 
 
 @dataclass(frozen=True)
 class FilledStream:
-    """Result of filling a stream.
+    """The result of filling the gaps of a stream.
 
     Attributes:
         columns: the columns to show, numbers with a method.
@@ -88,8 +90,8 @@ class FilledStream:
 
 
 def filled_stream(config: Config, stream: str, windows: WindowRange) -> FilledStream | None:
-    """Returns the published output of the application `filled_<stream>` in some windows; None if
-    there is none.
+    """Returns the published output of the application `filled_<stream>` for the given windows; None
+    if there is none.
     """
     settings = config.streams.get(stream)
     name = f"{FILLED}{stream}.filled"
@@ -135,7 +137,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _gaps_sql(rows: StreamRows, columns: Sequence[str], windows: WindowRange) -> str:
-    """Returns the query for all gaps, the longest first, with the number of values created in
+    """Returns the query for all gaps, the longest gap first, with the number of values created in
     each.
     """
     keys = "".join(f"{quoted(key)}, " for key in rows.keys)
@@ -192,8 +194,8 @@ def _counts(
     columns: Sequence[str],
     windows: WindowRange,
 ) -> dict[tuple[str, str], int]:
-    """Returns, by column, the number of values that are recorded, null, or created by each method,
-    with a value or without.
+    """Returns, for each column, the number of values that are recorded, null, or created by each
+    method, with or without a value.
     """
     # A created row may represent several, so rows are added up instead of counted. Methods are
     # grouped as text: few combinations of them exist, and each is parsed once.

@@ -1,4 +1,4 @@
-"""A row of the report of gaps: missing windows, arrivals, rows or values."""
+"""The rows of a gap report: missing windows, arrivals, rows or values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BOUNDS = {(False, False): "", (True, False): "begin", (False, True): "end", (Tr
 
 @dataclass(frozen=True)
 class Gap:
-    """A row of the report.
+    """One row of a gap report.
 
     Attributes:
         kind: empty, missing or silent; in event time the kinds of `operators.gaps` except lull.
@@ -65,7 +65,7 @@ class Gap:
 
     @property
     def length_us(self) -> int:
-        """Its length without closed hours.
+        """The length of the gap in microseconds, without closed hours.
 
         Rules: G8
         """
@@ -78,8 +78,9 @@ class Gap:
 
     @property
     def gap_id(self) -> str:
-        """Id of a gap in event time. It does not depend on how a range is divided, and is the same
-        as in `operators.gap_report`.
+        """The id of a gap in event time.
+
+        It does not depend on how a range is divided, and is the same as in `operators.gap_report`.
 
         Rules: G9, G16
         """
@@ -90,7 +91,9 @@ class Gap:
         return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[:16]
 
     def row(self) -> dict[str, Any]:
-        """Returns the row as it is written; window ids are numbers.
+        """Returns the gap as plain values for output.
+
+        Window ids are numbers.
 
         Rules: W14
         """
@@ -113,7 +116,7 @@ class Gap:
 
 
 def key_text(key: Mapping[str, Any]) -> str:
-    """Returns a key as text; a null differs from every value.
+    """Returns a key as text. A null differs from every value.
 
     >>> key_text({"station": "KSFO", "sensor": None})
     'station=KSFO, sensor is null'
@@ -125,8 +128,8 @@ def key_text(key: Mapping[str, Any]) -> str:
 
 
 def with_nulls(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a row for programs, with null for each empty value. CSV cannot distinguish null from
-    an empty text.
+    """Replaces empty values in a row by null, for output to programs. CSV cannot distinguish null
+    from an empty text.
 
     >>> with_nulls({"key": "", "count": 0})
     {'key': None, 'count': 0}

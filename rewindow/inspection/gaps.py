@@ -5,9 +5,9 @@ In arrival time, the report has three kinds of rows: empty windows (sealed, no t
 windows (not sealed), and per key the stretches of time without an arrival that are longer than
 interval plus slack. A tuple that arrives exactly that long after the previous one leaves no gap.
 
-A missing window may have tuples, so its time does not count as silent: a stretch stays open where
-missing windows start, and another one starts after them. Each must be longer than interval plus
-slack.
+A missing window may have tuples, so its time does not count as silent. A stretch stays open where
+missing windows start, and another stretch starts after them. Each of these stretches must be longer
+than interval plus slack.
 
 `event_gaps` reports gaps in event time.
 
@@ -70,8 +70,8 @@ class GapReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Counts: empty windows, missing windows, intervals without a tuple (open ones separately);
-        in event time, rows and values.
+        """Counts of empty windows, missing windows, and intervals without a tuple (open ones
+        separately). In event time, counts of rows and values.
 
         Late rows exist, but were missing when their window was computed.
         """
@@ -99,18 +99,21 @@ class GapReport:
         return text.getvalue()
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """Returns column names and rows of text, the longest gap first, for a log."""
+        """Returns column names and rows of text for a log, the longest gap first."""
         rows = []
         for gap in self.by_length():
             rows.append(["" if value is None else str(value) for value in gap.row().values()])
         return list(COLUMNS), rows
 
     def by_length(self) -> list[Gap]:
-        """Returns all gaps, the longest first; gaps of the same length by time."""
+        """Returns all gaps, the longest gap first. Gaps of the same length are sorted by time."""
         return sorted(self.gaps, key=lambda gap: (-gap.length_us, gap.from_us, gap.keys))
 
     def longest(self, kind: str) -> list[Gap]:
-        """Returns the gaps of a kind, the longest first; gaps of the same length by time."""
+        """Returns the gaps of a kind, the longest gap first.
+
+        Gaps of the same length are sorted by time.
+        """
         return sorted(
             (gap for gap in self.gaps if gap.kind == kind),
             key=lambda gap: (-gap.length_us, gap.from_us),
@@ -151,7 +154,8 @@ def gaps(  # noqa: PLR0913 - each is an option of the verb
     columns: Sequence[str] = (),
     keys: Mapping[str, str] | None = None,
 ) -> GapReport:
-    """Returns the gaps of a recorded or published stream in a closed window range.
+    """Returns the gaps of a recorded or published stream in a window range, including its last
+    window.
 
     In event time, the report covers the time of the range, with the tuples that had arrived by its
     end.
@@ -248,7 +252,7 @@ def gaps(  # noqa: PLR0913 - each is an option of the verb
 
 
 def _expected(settings: StreamConfig | None, interval_us: int | None) -> tuple[int | None, int]:
-    """Returns the expected interval of a key, and how much later a tuple may arrive."""
+    """Returns the expected interval of a key, and how much later a tuple can arrive."""
     if interval_us is None:
         return (settings.interval_us, settings.slack_us) if settings else (None, 0)
     if interval_us <= 0:
@@ -257,8 +261,9 @@ def _expected(settings: StreamConfig | None, interval_us: int | None) -> tuple[i
 
 
 def _refuse_beside(stream: str, windows: Table, first: int | None, last: int | None) -> None:
-    """Rejects a range with only one end and no sealed window, because its other end would be
-    computed from the sealed windows.
+    """Rejects a range with only one end and no sealed window.
+
+    The other end would be computed from the sealed windows.
     """
     sealed = sealed_range(windows)
     grid = stored_grid(windows)
@@ -296,14 +301,16 @@ def _seals(windows: Table, first: int | None, last: int | None) -> tuple[Any, An
 
 
 def _missing(sealed: Any, span: WindowRange) -> Any:
-    """Returns first and last window of each run of a range that is not sealed, as two columns."""
+    """Returns the first and last window of each run of windows that are not sealed, as two
+    columns.
+    """
     framed = np.concatenate(([span.first - 1], sealed, [span.last + 1]))
     holes = np.flatnonzero(framed[1:] > framed[:-1] + 1)
     return np.stack([framed[holes] + 1, framed[holes + 1] - 1], axis=1)
 
 
 def _ranges(kind: str, found: Any, grid: Grid) -> list[Gap]:
-    """Returns a row for each run of consecutive windows; `found` has windows, or runs."""
+    """Returns one row for each run of consecutive windows. `found` contains windows, or runs."""
     if found.ndim == 1:
         cuts = np.flatnonzero(np.diff(found) > 1)
         firsts = np.concatenate((found[:1], found[cuts + 1]))
@@ -327,11 +334,10 @@ def _stretches(
     grid: Grid,
     longer_than_us: int,
 ) -> list[dict[str, Any]]:
-    """Returns each key's stretches without a tuple that overlap a range, including any missing
-    windows in them.
+    """Returns each key's stretches without a tuple that overlap a range.
 
-    A key is known from its first tuple on, which may be before the range; the last stretch is open
-    at the range's end.
+    A stretch includes any missing windows in it. A key is known from its first tuple on, which can
+    be before the range. The last stretch is open at the end of the range.
     """
     names = stream.table.schema.names
     keys = stream.keys
@@ -399,9 +405,11 @@ def _silences(
     slack_us: int,
     holes: Any,
 ) -> list[Gap]:
-    """Returns a row for each part of a stretch outside of holes that is a gap and overlaps a range.
+    """Returns one row for each part of a stretch outside of holes that is a gap and overlaps a
+    range.
 
-    The slack is counted once per silence, as by a heartbeat, so a gap lacks at least one interval.
+    The slack is counted once per silence, as by a heartbeat, so a gap is at least one interval
+    long.
 
     Rules: H7
     """

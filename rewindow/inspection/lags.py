@@ -1,5 +1,5 @@
-"""Delays of tuples: from event time to arrival, and relative to the newest event time that had
-arrived before.
+"""Computes the delays of tuples: from event time to arrival, and relative to the newest event time
+that had arrived before.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ the tuples whose delay is greater; with such a lag they would be late.
 
 @dataclass(frozen=True)
 class LagStep:
-    """Lag of the tuples that arrived in some windows, in microseconds: arrival minus event time,
-    which may be negative.
+    """The lag of the tuples that arrived in several windows, in microseconds.
+
+    The lag is the arrival minus the event time, and can be negative.
     """
 
     windows: WindowRange
@@ -39,7 +40,7 @@ class LagStep:
 
 @dataclass(frozen=True)
 class KeyLateness:
-    """Delay of a key's tuples relative to the newest event time, of any key, that had arrived
+    """The delay of a key's tuples relative to the newest event time, of any key, that had arrived
     before them.
 
     Attributes:
@@ -62,8 +63,9 @@ class KeyLateness:
 
 
 def lag_over_time(rows: StreamRows, windows: WindowRange, grid: Grid) -> list[LagStep]:
-    """Returns the lag by steps with the same number of windows each, without steps that have no
-    tuple.
+    """Returns the lag for steps with the same number of windows each.
+
+    Steps without tuples are left out.
     """
     size = -(-len(windows) // STEPS_MAX)
     sql = f"""
@@ -91,8 +93,8 @@ def lag_over_time(rows: StreamRows, windows: WindowRange, grid: Grid) -> list[La
 
 
 def lateness_by_key(rows: StreamRows, windows: WindowRange) -> list[KeyLateness]:
-    """Returns the delays of each key's tuples, the most delayed key first; then by hour of the
-    day.
+    """Returns the delays of each key's tuples, the most delayed key first, and the delays by hour
+    of the day.
     """
     counts = ", ".join(
         f"sum(case when behind > {us} then 1 else 0 end) as later_{n}"
@@ -128,8 +130,9 @@ def lateness_by_key(rows: StreamRows, windows: WindowRange) -> list[KeyLateness]
 
 
 def _times(rows: StreamRows, windows: WindowRange) -> str:
-    """Returns the query for arrival and event time of the tuples that have both, without impossible
-    event times.
+    """Returns the query for tuples that have both arrival and event time.
+
+    Impossible event times are excluded.
     """
     place = quoted("offset") if "offset" in rows.table.schema.names else "window_id"
     return (

@@ -29,7 +29,7 @@ STEPS = 200
 
 @dataclass(frozen=True)
 class LiveStatistics:
-    """Recorded statistics of a live run.
+    """The recorded statistics of a live run.
 
     Attributes:
         rows: with the columns of `latency.SCHEMA`.
@@ -116,7 +116,7 @@ def read_live_statistics(
 
 
 def _further(name: str, sealed: str, tables: Mapping[str, Table]) -> dict[str, Any]:
-    """Returns the name of a further column and figures of its finite values.
+    """Returns the name of an additional column and figures of its finite values.
 
     `steps` divides the windows into at most STEPS ranges, with the first window and the smallest,
     mean and largest value of each. `operators` has the mean and largest value of each operator.

@@ -1,4 +1,6 @@
-"""The next step for a replay, as a command that works, and a short text why it stopped."""
+"""The next step for a replay: a command that works, and a short text about the reason why the
+replay stopped.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _HINT = "  Hint: "
 
 
 def next_step(name: str, state: ReplayState) -> str:
-    """Returns the next step for a replay in a state, as text, if no obstacle exists."""
+    """Returns the text of the next step for a replay in a given state, assuming that there is no
+    obstacle.
+    """
     return {
         ReplayState.PLANNED: f"Next: rewindow replay --resume {name}",
         ReplayState.RUNNING: "It is running. If its process has ended, resume it: rewindow replay "
@@ -41,10 +45,10 @@ def next_step(name: str, state: ReplayState) -> str:
 
 
 def next_steps(config: Config, row: Replay) -> tuple[str, bool]:
-    """Returns the next step for a replay, as text, and whether its next attempt could start now.
+    """Returns the next step for a replay as text, and whether its next attempt could start now.
 
     If a resume would be rejected, the text contains the reason and the command that works. If the
-    last attempt ended with an error that names the next step, it is that one.
+    last attempt ended with an error that names the next step, that step is returned.
     """
     whole = whole_replay(row.replay_id)
     if whole != row.replay_id:
@@ -145,8 +149,8 @@ def _of_attempt(ledger: Ledger, row: Replay) -> str:
 
 
 def cause(message: str) -> str:
-    r"""Returns the cause of a failure in at most four lines, without frames of Python or the JVM
-    and without the hint.
+    r"""Returns the cause of a failure in at most four lines. Stack frames of Python and the JVM and
+    the hint are left out.
 
     >>> print(cause("Job aborted\n\tat a.B(C.scala:1)\nCaused by: java.io.IOException: disk full"))
     Job aborted

@@ -44,8 +44,9 @@ def operator_states(
     where: Mapping[str, str] | None = None,
     limit: int = 20,
 ) -> list[OperatorStateRows]:
-    """Returns the states in a checkpoint of a replay, after comparing them with their digests, with
-    some of their rows.
+    """Checks the states in a checkpoint of a replay against their digests.
+
+    Returns the states with some of their rows.
 
     Args:
         config: current settings.

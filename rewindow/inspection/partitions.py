@@ -1,4 +1,4 @@
-"""How evenly the tuples of a replay were divided between the partitions of its operators.
+"""Shows how evenly the tuples of a replay were divided between the partitions of its operators.
 
 Rules: O83
 """
@@ -18,7 +18,7 @@ _GROUPS_MAX = 1_000_000
 
 @dataclass(frozen=True)
 class OperatorPartitions:
-    """The partitions of a tuple operator over all commit groups of a replay.
+    """The partitions of a tuple operator in all commit groups of a replay.
 
     Attributes:
         partitions: number of partitions that ran.
@@ -39,7 +39,9 @@ class OperatorPartitions:
 
 
 def operator_partitions(timings: Iterable[GroupTiming]) -> list[OperatorPartitions]:
-    """Returns the partitions of each tuple operator, added up over commit groups."""
+    """Returns the partitions of each tuple operator, with counts added up over all commit
+    groups.
+    """
     rows: dict[str, Counter[int]] = {}
     seconds: dict[str, Counter[int]] = {}
     emitted = Counter[str]()
@@ -77,7 +79,7 @@ def operator_partitions(timings: Iterable[GroupTiming]) -> list[OperatorPartitio
 
 
 def partitions_of(ledger: Ledger, row: Replay) -> list[OperatorPartitions]:
-    """Returns the partitions of the tuple operators of a replay and its containers."""
+    """Returns the partitions of tuple operators in a replay and its containers."""
     timings = []
     for one in ledger.replays.containers(row.replay_id) or [row]:
         timings += ledger.attempts.timings(one.replay_id, limit=_GROUPS_MAX)

@@ -1,4 +1,4 @@
-"""Time of a replay by container and commit group, and throughput by port.
+"""The processing time of a replay by container and commit group, and the throughput by port.
 
 Rules: L50 to L52
 """

@@ -1,5 +1,5 @@
-"""Status of a replay: attempts, progress, losses, gate, publication, stale windows, and the next
-step.
+"""The status of a replay: attempts, progress, losses, gate, publication, stale windows, and the
+next step.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rewindow.windows import to_ranges
 
 @dataclass(frozen=True)
 class ReplayStatus:
-    """Status of a replay.
+    """The status of a replay.
 
     Attributes:
         row: its row in the ledger.
@@ -74,7 +74,8 @@ class ReplayStatus:
 
     @property
     def mark(self) -> int:
-        """Number of windows that every container has committed: the committed window of Apex.
+        """The number of windows that every container has committed, called the committed window in
+        Apex.
 
         Rules: W74
         """
@@ -84,7 +85,7 @@ class ReplayStatus:
 
     @property
     def progress(self) -> str:
-        """Number of committed windows, and how many of them are lost, repeated or affected, as
+        """The number of committed windows, and how many of them are lost, repeated or affected, as
         text.
         """
         committed = f"{self.mark:,} of {len(self.row.range):,} committed"
@@ -97,24 +98,24 @@ class ReplayStatus:
 
     @property
     def state(self) -> str:
-        """Its state as text, including replays that cover it."""
+        """The state of the replay as text, including the replays that cover it."""
         return state_words(self.row, self.seen, self.is_gone)
 
     @property
     def cause(self) -> str:
-        """The reason for its state, in a few lines."""
+        """The reason for the replay's state, in a few lines."""
         return cause(self.row.message) or (
             "the attempt's process has ended, and no outcome was recorded" if self.is_gone else ""
         )
 
     @property
     def error_tuples(self) -> int:
-        """Number of tuples on error ports."""
+        """The number of tuples on error ports."""
         return sum(total.tuples for total in self.ports if total.direction == "error")
 
     @property
     def lost_to_states(self) -> list[str]:
-        """Effects of skipped windows on states, as text.
+        """The effects of skipped windows on states, as text.
 
         Rules: X2, X3
         """
@@ -258,9 +259,7 @@ def list_replays(
 
 
 def stopped_unnoticed(config: Config, rows: Sequence[Replay]) -> frozenset[str]:
-    """Returns the ids of the replays that are recorded as running although their process has
-    ended.
-    """
+    """Returns the ids of replays that are recorded as running although their process has ended."""
     ledger = Ledger.open(config.ledger_url)
     return frozenset(row.replay_id for row in rows if has_stopped_unnoticed(ledger, row))
 
@@ -272,22 +271,24 @@ def covers(config: Config, rows: Sequence[Replay]) -> dict[str, Visibility]:
 
 
 def attempts_begun(config: Config, rows: Sequence[Replay]) -> dict[str, int]:
-    """Returns the number of attempts of each replay that have started."""
+    """Returns the number of started attempts for each replay."""
     ids = [row.replay_id for row in rows]
     return dict.fromkeys(ids, 0) | Ledger.open(config.ledger_url).attempts.begun(ids)
 
 
 def lost_windows(config: Config, rows: Sequence[Replay]) -> dict[str, int]:
-    """Returns the number of windows that each replay has lost in any output, from the ledger."""
+    """Returns the number of windows that each replay has lost in any output, according to the
+    ledger.
+    """
     ids = [row.replay_id for row in rows]
     return dict.fromkeys(ids, 0) | Ledger.open(config.ledger_url).counts.lost_windows(ids)
 
 
 def _counts(config: Config, row: Replay, plan: Plan) -> ReplayCounts | None:
-    """Returns the counts of a replay's tables; None if they were purged.
+    """Returns the counts of a replay's tables; None if the tables were purged.
 
-    Tables are read only if windows may be lost, repeated or affected. A single attempt loses and
-    repeats nothing, and neither does exactly once.
+    The tables are read only if windows can be lost, repeated or affected. A single attempt loses
+    and repeats nothing, and neither does the mode exactly once.
     """
     if plan.is_divided:
         is_plain = not (plan.may_lose or plan.may_repeat)
@@ -302,7 +303,7 @@ def _counts(config: Config, row: Replay, plan: Plan) -> ReplayCounts | None:
 
 
 def _container_data(row: Replay) -> dict[str, Any]:
-    """Returns the fields of a container that the JSON output shows."""
+    """Returns the fields of a container that are shown in the JSON output."""
     return {
         "name": row.replay_id.partition("@")[2],
         "state": row.state,
@@ -333,6 +334,6 @@ def _expected(config: Config, row: Replay) -> str:
 
 
 def _log(config: Config, row: Replay) -> Location | None:
-    """Returns the log of the newest attempt, which has full tracebacks; None if no log exists."""
+    """Returns the log of the newest attempt, which has full tracebacks; None if there is no log."""
     path = config.replay_root(row.replay_id) / f"outcome-{row.epoch}.log"
     return path if row.message and path.is_file() else None

@@ -1,5 +1,6 @@
-"""Tuples with an impossible event time, by key and reason. They count in no lag, lateness or
-gap.
+"""Tuples with an impossible event time, by key and reason.
+
+They are not counted in any lag, lateness or gap.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from rewindow.windows import WindowRange
 
 @dataclass(frozen=True)
 class Unusable:
-    """Tuples of a key with an impossible event time.
+    """The tuples of a key with an impossible event time.
 
     Attributes:
         reason: `far_future` or `bad_type`, as in `lateness`.
@@ -47,14 +48,14 @@ class Unusable:
 
     @property
     def words(self) -> str:
-        """Key, count and reason as text."""
+        """The key, the count and the reason as text."""
         count = (
             f"all {self.tuples:,}" if self.tuples == self.of else f"{self.tuples:,} of {self.of:,}"
         )
         return f"{self.keys or 'the stream'} {count} {self.why}"
 
     def row(self) -> dict[str, Any]:
-        """Returns plain values."""
+        """Returns the entry as plain values."""
         return {
             "key": self.keys or None,
             "reason": self.reason,
@@ -65,8 +66,9 @@ class Unusable:
 
 
 def unusable_tuples(rows: StreamRows, windows: WindowRange) -> list[Unusable]:
-    """Returns the tuples of some windows that have an impossible event time, by key and reason, the
-    most frequent first.
+    """Returns the tuples with an impossible event time in the given windows, by key and reason.
+
+    The most frequent come first.
     """
     if not rows.can_judge:
         return []
@@ -97,8 +99,8 @@ def unusable_tuples(rows: StreamRows, windows: WindowRange) -> list[Unusable]:
 
 
 def describe_unusable(found: Sequence[Unusable], shown: int) -> str:
-    """Returns a sentence with the number of excluded tuples and the keys that have the most; empty
-    if none are excluded.
+    """Returns a sentence with the number of excluded tuples, and the keys with the most of them;
+    empty if none are excluded.
     """
     if not found:
         return ""

@@ -1,5 +1,6 @@
-"""The checkpoints of a replay, read and checked against their digests, and the one that a resume
-would restore.
+"""Reads the checkpoints of a replay and checks them against their digests.
+
+Shows which of them a resume would restore.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _SHOWN = ("operator", "rows", "digest", "schema_version", "code_version", "confi
 
 @dataclass(frozen=True)
 class VerifiedCheckpoint:
-    """The checkpoint of a window as the newest attempt saved it.
+    """The checkpoint of a window that the newest attempt saved.
 
     Attributes:
         window: the last window included in the states.
@@ -43,7 +44,7 @@ class VerifiedCheckpoint:
 
 @dataclass(frozen=True)
 class VerifiedReplay:
-    """The checkpoints of a replay, or of one container of a replay that has several.
+    """The checkpoints of a replay, or of one of its containers if it has several.
 
     Attributes:
         mode: recovery mode, as text.

@@ -1,4 +1,4 @@
-"""State of a replay's publications: in effect, undone, or covered by later publications."""
+"""The state of a replay's publications: in effect, undone, or covered by later publications."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rewindow.windows import without
 
 @dataclass(frozen=True)
 class Visibility:
-    """Later publications that cover a published replay.
+    """The later publications that cover a published replay.
 
     Attributes:
         covered_by: replays with later publications of the same windows, newest first.
@@ -60,8 +60,9 @@ def state_words(row: Replay, seen: Visibility, is_gone: bool) -> str:
 
 
 def outcome(act: Publication, acts: Sequence[Publication]) -> str:
-    """Returns the outcome of a publication, an undo or a withdrawal, as text; `acts` has all of the
-    same replay.
+    """Returns the outcome of a publication, an undo or a withdrawal as text.
+
+    `acts` has all of these for the same replay.
     """
     if act.withdrawn is not None:
         return f"ended without effect: {act.withdrawn}"

@@ -1,4 +1,4 @@
-"""History of one window: inputs, attempts, checkpoint, digests, checks."""
+"""The history of one window: inputs, attempts, checkpoint, digests, checks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class WindowSeal:
 
 @dataclass(frozen=True, slots=True)
 class WindowInput:
-    """The window in an input, at the version that the replay has pinned.
+    """The window in an input stream, at the version that the replay has pinned.
 
     Attributes:
         state: sealed, empty, missing, or a text that the stream no longer exists.
@@ -57,7 +57,9 @@ class WindowInput:
     seal: WindowSeal | None = None
 
     def to_json(self) -> dict[str, object]:
-        """Returns plain values for programs: the columns of the seal, with stream and state."""
+        """Returns plain values for programs: the columns of the seal, with the stream and its
+        state.
+        """
         return {
             "stream": self.stream,
             "state": self.state,
@@ -67,8 +69,9 @@ class WindowInput:
 
 @dataclass(frozen=True, slots=True)
 class PortFact:
-    """A fact that an attempt has written about a port in the window: a row of the replay's table of
-    facts.
+    """A fact about a port that an attempt has written for the window.
+
+    It is a row of the replay's table of facts.
     """
 
     window_id: int
@@ -87,7 +90,7 @@ class PortFact:
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """An operator's state in a checkpoint; `operator` is empty if no operator has a state."""
+    """An operator's state in a checkpoint. `operator` is empty if no operator has a state."""
 
     operator: str
     window_id: int
@@ -98,7 +101,7 @@ class SavedState:
 
 @dataclass(frozen=True, slots=True)
 class WindowPublication:
-    """A publication, or an undo of one, whose range contains the window; `outcome` is a text."""
+    """A publication whose range contains the window, or its undo. `outcome` is a text."""
 
     number: int
     kind: str
@@ -119,7 +122,7 @@ class OtherReplay:
 
 @dataclass(frozen=True, slots=True)
 class PropertyOrigin:
-    """A property or attribute of the replay, and the origin of its value: a file, an option or
+    """A property or attribute of the replay, and the origin of its value: a file, an option, or
     code.
     """
 
@@ -131,7 +134,7 @@ class PropertyOrigin:
 
 @dataclass(frozen=True, slots=True)
 class WindowLife:
-    """One window of a replay: its inputs, attempts, results, and problems.
+    """One window of a replay, with its inputs, attempts, results, and problems.
 
     Attributes:
         begin, end: its time, ISO 8601, half-open.
@@ -206,10 +209,10 @@ def window_life(config: Config, subject: str, window: str) -> WindowLife:
 
 
 def _find(config: Config, ledger: Ledger, subject: str, window: str) -> tuple[Replay, int]:
-    """Returns the replay to show, and the window's id.
+    """Returns the replay to show, and the id of the window.
 
-    For an application, it is the published one. If none is published, it is the newest; a
-    candidate, an abandoned replay or one without facts is shown only if no other exists.
+    For an application, the published replay is shown, or the newest one if none is published. A
+    candidate, an abandoned replay or a replay without facts is shown only if there is no other.
     """
     found = ledger.replays.find(subject)
     candidates = [found] if found else ledger.replays.newest(subject, limit=200)
@@ -238,19 +241,23 @@ def _find(config: Config, ledger: Ledger, subject: str, window: str) -> tuple[Re
 
 
 def _usefulness(config: Config, row: Replay) -> int:
-    """Returns 2 for a replay with facts, 1 for a candidate or an abandoned one, 0 without facts."""
+    """Returns 2 for a replay with facts, 1 for a candidate or an abandoned replay, 0 for a replay
+    without facts.
+    """
     if not Table.exists(config.replay_root(row.replay_id) / FACTS):
         return 0
     return 1 if row.state is ReplayState.ABANDONED or row.plan.get("candidate") else 2
 
 
 def _window(row: Replay, window: str) -> int:
-    """Returns the id of a window that is given as its id or as a time in it."""
+    """Returns the id of a window, given its id or a time in the window."""
     return int(window) if window.isdigit() else row.read_plan().grid.window(parse_time(window))
 
 
 def _visible(ledger: Ledger, application: str, window: int) -> str | None:
-    """Returns the replay whose rows of a window readers see; None if none is published."""
+    """Returns the replay that wrote the visible rows of a window; None if no replay is
+    published.
+    """
     acts = effective_publications(ledger.publications.newest(application=application))
     return next(
         (act.replay_id for act in acts if act.closed_at is not None and window in act.range), None
@@ -302,8 +309,9 @@ def _life(config: Config, ledger: Ledger, row: Replay, window: int) -> WindowLif
 
 
 def _properties(plan: Plan, changes: list[PropertyChange]) -> tuple[PropertyOrigin, ...]:
-    """Returns the values in one window: those of the plan, except properties that were changed
-    while the replay ran.
+    """Returns the property values in one window.
+
+    They are the values of the plan, except for properties that were changed while the replay ran.
     """
     origins = []
     for given in plan.given:
@@ -348,8 +356,9 @@ def _input(config: Config, stream: str, version: int, window: int) -> WindowInpu
 
 
 def _quarantined(config: Config, plan: Plan, window: int) -> int:
-    """Returns the number of quarantined tuples of the replay's inputs; window ids of other streams
-    may belong to another grid.
+    """Returns the number of quarantined tuples of the replay's inputs.
+
+    Streams on another grid have other window ids.
     """
     if not Table.exists(config.quarantine_table):
         return 0

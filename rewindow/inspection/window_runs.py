@@ -14,8 +14,9 @@ AFFECTED = "affected"
 
 @dataclass(frozen=True)
 class WindowRun:
-    """Consecutive windows of an output with the same state; `attempt` is the one whose rows readers
-    see, 0 for lost windows.
+    """Consecutive windows of an output with the same state.
+
+    `attempt` is the attempt whose rows are visible, or 0 for lost windows.
     """
 
     windows: WindowRange
@@ -25,7 +26,7 @@ class WindowRun:
 
 @dataclass(frozen=True)
 class ReplayCounts:
-    """Counts of a replay's tables.
+    """The counts of a replay's tables.
 
     Attributes:
         windows: windows of the range that are sealed in an output, or listed as lost.
@@ -54,7 +55,7 @@ class ReplayCounts:
 
     @property
     def fate(self) -> str:
-        """Number of windows that are lost, repeated or affected, as a part of a sentence."""
+        """The number of windows that are lost, repeated or affected, as part of a sentence."""
         if not (self.lost or self.repeated or self.affected):
             return "none lost, repeated or affected"
         return f"{self.lost:,} lost, {self.repeated:,} repeated, {self.affected:,} affected"

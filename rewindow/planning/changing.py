@@ -1,6 +1,4 @@
-"""Changes a property of an operator while its replay runs.
-
-The change takes effect from a given window on.
+"""Changes a property of an operator while its replay runs, effective from a given window on.
 
 Rules: O26, O27, X10
 """
