@@ -108,5 +108,5 @@ def overrides_from(pairs: Mapping[str, Any], source: str) -> list[PropertyOverri
 
 
 def resolve_overrides(given: Iterable[PropertyOverride]) -> list[PropertyOverride]:
-    """Returns the last override of each property. It takes precedence over earlier ones."""
+    """Returns the last override of each property. Earlier overrides are ignored."""
     return list({override.path: override for override in given}.values())

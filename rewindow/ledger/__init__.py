@@ -2,7 +2,7 @@
 
 It stores what the tables cannot: which replay may run next, what was started, what was accepted,
 and the numbers of publications. Its leases and states prevent duplicate work. They do not prevent
-that two attempts write: for this, the tables check the transaction ids (rewindow.storage).
+two attempts from writing. The tables do, by checking transaction ids (rewindow.storage).
 """
 
 from rewindow.ledger.attempts import AttemptEnd, AttemptRecord, GroupTiming

@@ -81,7 +81,7 @@ _PARTITIONS = "partitions"
 
 @dataclass(frozen=True)
 class GroupTiming:
-    """Seconds per step of one commit group.
+    """The duration in seconds of each step of one commit group.
 
     Attributes:
         mark: mark of the group: number of windows that were committed after it.
@@ -97,7 +97,7 @@ class GroupTiming:
 
 
 class Attempts(LedgerPart):
-    """Epochs, attempts and their progress in the ledger."""
+    """The epochs, the attempts and their progress in the ledger."""
 
     def __init__(self, database: Database, replays: Replays, counts: CountsIndex) -> None:
         super().__init__(database)
@@ -114,7 +114,7 @@ class Attempts(LedgerPart):
             return self.give_epoch(connection, replay_id)
 
     def give_epoch(self, connection: Connection, replay_id: str) -> int:
-        """Returns the next epoch within a transaction, see `next_epoch`."""
+        """Returns the next epoch of a replay within a transaction, see `next_epoch`."""
         may_run = (replays.c.replay_id == replay_id) & replays.c.state.in_(RUNNABLE)
         step = update(replays).where(may_run).values(epoch=replays.c.epoch + 1, changed_at=self.now)
         epoch = connection.execute(step.returning(replays.c.epoch)).scalar_one_or_none()
@@ -264,7 +264,9 @@ class Attempts(LedgerPart):
             )
 
     def report_warm_up(self, replay_id: str, epoch: int) -> None:
-        """Records a checkpoint of a warm-up. Failures before it do not count any more.
+        """Records a checkpoint of a warm-up.
+
+        Earlier failures no longer count.
 
         Raises:
             FencedError: a newer attempt has taken over.
@@ -290,7 +292,7 @@ class Attempts(LedgerPart):
             return list(map(_to_attempt, connection.execute(query)))
 
     def begun(self, replay_ids: Sequence[str]) -> dict[str, int]:
-        """Returns the number of attempts of each replay; replays without attempts are left out."""
+        """Returns the number of attempts of each replay. Replays without attempts are left out."""
         c = attempts.c
         query = (
             select(c.replay_id, func.count())
@@ -301,7 +303,7 @@ class Attempts(LedgerPart):
             return {name: int(count) for name, count in connection.execute(query)}
 
     def last(self, replay_id: str) -> AttemptRecord | None:
-        """Returns the newest attempt of a replay; None before the first one."""
+        """Returns the newest attempt of a replay; None before the first attempt."""
         query = (
             select(attempts)
             .where(attempts.c.replay_id == replay_id)

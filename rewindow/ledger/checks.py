@@ -1,4 +1,4 @@
-"""Gate results and acceptances, which allow a replay to be published."""
+"""Gate results and acceptances. They allow a replay to be published."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ FAILED = "failed"
 
 
 class OutputSummary(TypedDict):
-    """The gate's result for an output, without the windows: names of checks, and the file name of
-    the page.
+    """The gate's result for an output without the windows: the names of checks, and the file name
+    of the page.
     """
 
     output: str
@@ -38,7 +38,7 @@ class OutputSummary(TypedDict):
 
 
 class CheckSummary(TypedDict, total=False):
-    """The gate's result for each output, or the error because of which it has no verdict."""
+    """The gate's result for each output, or the error that prevented a result."""
 
     outputs: list[OutputSummary]
     error: str
@@ -66,10 +66,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """A user's decision that a replay may be published whatever the gate's result; it is never
-    deleted.
+    """A user's decision that a replay may be published regardless of the gate's result.
 
-    `tables` as in Check.
+    It is never deleted. `tables` are as in Check.
     """
 
     replay_id: str
@@ -95,8 +94,10 @@ class Checks(LedgerPart):
         epoch: int | None = None,
         tables: Contents | None = None,
     ) -> None:
-        """Records a gate result. If it has passed, an ended replay becomes checked; if it has
-        failed, a checked one becomes ended.
+        """Records a gate result.
+
+        If the gate has passed, an ended replay becomes checked. If it has failed, a checked replay
+        becomes ended.
 
         Args:
             replay_id: the replay.
@@ -135,8 +136,9 @@ class Checks(LedgerPart):
             connection.execute(insert(checks).values(**values, checked_at=self.now))
 
     def accept(self, replay_id: str, reason: str, who: str, tables: Contents | None = None) -> None:
-        """Records that a user accepts an ended replay with the present content of its tables; the
-        replay becomes checked.
+        """Records that a user accepts an ended replay with the present content of its tables.
+
+        The replay becomes checked.
 
         Raises:
             InputError: the replay is unknown or has not ended, or no reason is given.
@@ -165,7 +167,7 @@ class Checks(LedgerPart):
             connection.execute(insert(acceptances).values(**values, accepted_at=self.now))
 
     def newest(self, replay_id: str | None = None, limit: int = 100) -> list[Check]:
-        """Returns gate results, newest first; of all replays, or of one."""
+        """Returns the gate results of all replays or of one replay, newest first."""
         columns = checks.c[tuple(Check.__dataclass_fields__)]
         query = select(*columns).order_by(checks.c.check_id.desc()).limit(limit)
         if replay_id is not None:

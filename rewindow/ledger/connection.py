@@ -67,12 +67,12 @@ def read_rows(
     query: Executable,
     row_of: Callable[..., Row],
 ) -> list[Row]:
-    """Returns the rows of a query as objects that have its columns as fields."""
+    """Returns the rows of a query as objects whose fields are the columns."""
     return [row_of(**row._mapping) for row in connection.execute(query)]
 
 
 class Database:
-    """Transactions and the database's clock, which all parts of the ledger use.
+    """Transactions and the database's clock, for all parts of the ledger.
 
     Attributes:
         now: SQL expression for the database's time.
@@ -95,8 +95,9 @@ class Database:
 
     @classmethod
     def open(cls, url: str, *, make: bool = True) -> Self:
-        """Returns the database at an SQLAlchemy URL. It is created on first use, and upgraded if it
-        is older.
+        """Returns the database at a SQLAlchemy URL.
+
+        It is created on first use, and upgraded if it is older.
 
         Args:
             url: of the database.
@@ -143,18 +144,20 @@ class Database:
         return database
 
     def close(self) -> None:
-        """Closes all connections. If the ledger is used again, it opens new ones."""
+        """Closes all connections. The ledger opens new ones if it is used again."""
         self.engine.dispose()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Yields a transaction for reads, which all see the same state of the ledger."""
+        """Yields a transaction for reads. All reads in it see the same state of the ledger."""
         with answering(self.place), self._reader.begin() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Yields a transaction for writes, which all take effect or none.
+        """Yields a transaction for writes.
+
+        Either all of them take effect or none.
 
         Raises:
             LedgerError: its folder is read-only.
@@ -170,8 +173,9 @@ class Database:
 
     @contextmanager
     def serialised(self) -> Iterator[Connection]:
-        """Yields a transaction for writes that excludes other serialised writes, so that what it
-        has read does not change before it writes.
+        """Yields a transaction for writes that excludes all other serialised writes.
+
+        So what the transaction has read does not change before it writes.
         """
         with self.writing() as connection:
             if not self.place.file:
@@ -181,7 +185,7 @@ class Database:
 
 
 class LedgerPart:
-    """Base class for the parts of the ledger; provides the transactions of the database."""
+    """Base class for the parts of the ledger. It provides the transactions of the database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -191,12 +195,15 @@ class LedgerPart:
 
     @property
     def now(self) -> ColumnElement[Any]:
-        """SQL expression for the database's time."""
+        """The SQL expression for the database's time."""
         return self._database.now
 
 
 def _close_connections(engine: Engine, opened_by: int) -> None:
-    """Closes the connections of a ledger. A forked process does not close those of its parent."""
+    """Closes the connections of a ledger.
+
+    A forked process does not close the connections of its parent.
+    """
     engine.dispose(close=os.getpid() == opened_by)
 
 
@@ -240,8 +247,8 @@ def _begin_sqlite(connection: Connection) -> None:
 
 @contextmanager
 def answering(place: LedgerUrl) -> Iterator[None]:
-    """Turns failures of the database into LedgerError, except errors in the SQL itself, which are
-    bugs.
+    """Turns failures of the database into LedgerError. Errors in the SQL itself are not changed,
+    because they are bugs.
 
     The original error is not chained, because its text may contain the connection's settings.
     """
@@ -308,7 +315,10 @@ def _no_answer(place: LedgerUrl, error: Exception) -> LedgerError:
 
 
 def _is_of_the_machine(cause: Exception, code: str) -> bool:
-    """Returns whether SQLite could not read or write its file, which itself may be undamaged."""
+    """Returns whether SQLite could not read or write its file because of the machine.
+
+    The file itself may be undamaged.
+    """
     return isinstance(cause, OSError) or (
         code.startswith(_OF_THE_MACHINE) and code != "SQLITE_IOERR_SHORT_READ"
     )
@@ -322,8 +332,9 @@ def _is_full(file: Path, cause: Exception, code: str) -> bool:
 
 
 def _who_has(file: Path) -> str:
-    """Returns, in words, which other processes of this host have a file open; if some of them are
-    stopped, only those.
+    """Returns a text with the other processes of this host that have a file open.
+
+    If some of these are stopped, it lists only those.
     """
     # A stopped process keeps the lock until it continues, so only it is named.
     states = {}

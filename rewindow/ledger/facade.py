@@ -1,4 +1,4 @@
-"""The ledger: its parts over one database."""
+"""The ledger combines its parts over one database."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rewindow.windows import WindowRange
 
 
 class Ledger:
-    """All records that processes share, safe for concurrent use.
+    """All records that processes share. It is safe for concurrent use.
 
     Every method of a part is one transaction: if it raises an error, nothing was written.
 
@@ -46,12 +46,14 @@ class Ledger:
         return cls(Database.open(url, make=make))
 
     def close(self) -> None:
-        """Closes all connections. If the ledger is used again, it opens new ones."""
+        """Closes all connections. The ledger opens new ones if it is used again."""
         self.database.close()
 
     def run_container(self, replay_id: str, tables: Iterable[str], first: int, last: int) -> None:
-        """Leases the range of a replay and marks the replay as running, while one of its containers
+        """Leases the range of a replay and marks the replay as running while one of its containers
         runs.
+
+        Raises: see take_over.
 
         Raises: see take_over.
         """
@@ -61,11 +63,12 @@ class Ledger:
             self.replays.move(connection, replay_id, ReplayState.RUNNING)
 
     def take_over(self, replay_id: str, tables: Iterable[str], first: int, last: int) -> int:
-        """Leases the range of a replay, as `leases.acquire` does, and returns its next epoch; in
+        """Leases the range of a replay, as `leases.acquire` does, and returns its next epoch, in
         one transaction.
 
-        The launcher of the attempt before may record that attempt's end at any moment, which would
-        end the replay's leases. After this transaction, it gets a FencedError instead.
+        The launcher of the previous attempt may record the end of that attempt at any moment, which
+        would end the replay's leases. After this transaction, that launcher gets a FencedError
+        instead.
 
         Raises:
             OverlapError: another replay has leased windows of the range; the error names it, its

@@ -1,5 +1,6 @@
-"""Reads the index of a replay's window facts from its facts table. Imported only when needed,
-because it imports Delta.
+"""Reads the index of a replay's window facts from its facts table.
+
+The module is imported only when needed, because it imports Delta.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from runs group by direction, port, given_up, island, window_id / {SEGMENT_WINDO
 
 
 def segments_of(facts: Location) -> list[PortStretch]:
-    """Returns the index of a facts table: stretches of windows, from the newest attempt of each
-    window.
+    """Returns the index of a facts table as stretches of windows.
+
+    For each window, the newest attempt counts.
     """
     return [PortStretch(**row) for row in query(_SEGMENTS, facts=facts).to_pylist()]

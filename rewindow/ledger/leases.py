@@ -1,11 +1,10 @@
-"""Leases on (published table, window range) prevent two replays from computing the same windows.
+"""Leases on window ranges of published tables prevent two replays from computing the same windows.
 
-They only save work. That no wrong data is written is ensured by the transaction ids of the tables.
-
-A lease belongs to a replay, so that the next attempt of the replay inherits it. It is kept only
-while the replay runs or publishes: it ends with the attempt, with the publication, or when the
-replay is abandoned. A launcher that was killed leaves its lease; then the replay is resumed or
-abandoned. Several replays may have leases on different ranges of one table.
+Leases only save work. The transaction ids of the tables ensure that no wrong data is written. A
+lease belongs to a replay, so that the next attempt of the replay inherits it. It is kept only while
+the replay runs or publishes. It ends with the attempt, with the publication, or when the replay is
+abandoned. A launcher that was killed leaves its lease behind; then the replay is resumed or
+abandoned. Several replays can have leases on different ranges of one table.
 
 Rules: R97
 """
@@ -37,11 +36,12 @@ class Lease:
 
 
 class Leases(LedgerPart):
-    """Leases in the ledger."""
+    """The leases in the ledger."""
 
     def acquire(self, replay_id: str, tables: Iterable[str], first: int, last: int) -> None:
-        """Leases a range on all given tables or on none. Leases of the same replay on these tables
-        are replaced.
+        """Leases a range on all given tables or on none.
+
+        Existing leases of the same replay on these tables are replaced.
 
         Raises:
             OverlapError: another replay has leased windows of the range; the error names it, its
@@ -82,7 +82,7 @@ class Leases(LedgerPart):
             end_leases(connection, replay_id)
 
     def held(self, replay_id: str | None = None) -> list[Lease]:
-        """Returns the current leases; of all replays, or of one."""
+        """Returns the current leases of all replays or of one replay."""
         query = select(leases).order_by(leases.c.table_name, leases.c.first)
         if replay_id is not None:
             query = query.where(leases.c.replay_id == replay_id)

@@ -1,5 +1,6 @@
-"""Tables of the ledger. Times are whole microseconds since the epoch, from the database's own
-clock.
+"""Tables of the ledger.
+
+Times are whole microseconds since the epoch, from the clock of the database.
 """
 
 from __future__ import annotations
@@ -30,17 +31,19 @@ VERSION = "0005"
 
 
 class Moment(TypeDecorator[datetime]):
-    """Microseconds since the epoch in the database, an aware UTC datetime in Python."""
+    """A time that is stored as microseconds since the epoch and is an aware UTC datetime in
+    Python.
+    """
 
     impl = BigInteger
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
-        """Returns a datetime as it is stored."""
+        """Converts a datetime to the stored value."""
         return None if value is None else (value - to_datetime(0)) // timedelta(microseconds=1)
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:
-        """Returns the stored time as a datetime."""
+        """Converts the stored value to a datetime."""
         return None if value is None else to_datetime(int(value))
 
 

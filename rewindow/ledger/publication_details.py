@@ -1,5 +1,6 @@
-"""Details of a publication in the ledger, from which any process can complete it, and their JSON
-form.
+"""Details of a publication in the ledger and their JSON format.
+
+Any process can complete a publication from them.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class StartedFrom:
 @dataclass(frozen=True)
 class PublicationDetails:
     """The values that a process needs to complete a publication, in addition to its replay and its
-    range; unused parts are empty.
+    range.
+
+    Unused parts are empty.
 
     Attributes:
         application: name of the application.
@@ -118,7 +121,7 @@ class PublicationDetails:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> PublicationDetails:
-        """Returns the details from JSON values; missing parts are empty."""
+        """Returns the details from JSON values. Missing parts are empty."""
         start = values.get("start") or {}
         put_back = {}
         for name, parts in values.get("put_back", {}).items():

@@ -21,13 +21,13 @@ WITHDRAW = "withdraw"
 
 
 def publish_app_id(table_name: str) -> str:
-    """Returns the transaction id under which publications commit to a table."""
+    """Returns the transaction id with which publications commit to a table."""
     return f"publish/{table_name}"
 
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A table of a publication.
+    """A table that a publication writes.
 
     Attributes:
         version_before: its Delta version before the publication; None if it did not exist.
@@ -69,12 +69,13 @@ class Publication:
 
     @property
     def range(self) -> WindowRange:
-        """The windows that it replaces."""
+        """The windows that the publication replaces."""
         return WindowRange(self.first, self.last)
 
     def commit_metadata(self) -> dict[str, Any]:
-        """Returns the user metadata of its commits, from which `rewindow ledger rebuild` restores
-        it.
+        """Returns the user metadata of the publication's commits.
+
+        `rewindow ledger rebuild` restores the publication from it.
         """
         return {
             "publication": self.number,
@@ -107,8 +108,9 @@ EFFECTIVE: ColumnElement[bool] = (
 
 
 def effective_publications(acts: Iterable[Publication]) -> list[Publication]:
-    """Returns those of the given publications that none of the others withdraws or undoes; the same
-    condition as EFFECTIVE.
+    """Returns the given publications that no other of them withdraws or undoes.
+
+    This is the same condition as EFFECTIVE.
     """
     listed = [act for act in acts if act.withdrawn is None]
     undone: dict[str, int] = {}
@@ -167,13 +169,13 @@ def find_publications(
 
 
 def of_tables(names: Iterable[str]) -> ColumnElement[bool]:
-    """Returns the condition that a publication includes one of the given tables."""
+    """Returns a condition that is true if a publication includes one of the given tables."""
     c = publication_tables.c
     return publications.c.number.in_(select(c.number).where(c.table_name.in_(sorted(set(names)))))
 
 
 def overlapping(windows: WindowRange) -> ColumnElement[bool]:
-    """Returns the condition that a publication includes a window of a range."""
+    """Returns a condition that is true if a publication includes a window of a range."""
     return (publications.c.first <= windows.last) & (publications.c.last >= windows.first)
 
 

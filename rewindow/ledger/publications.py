@@ -82,16 +82,18 @@ NO_DETAILS = PublicationDetails()
 
 
 class Publications(LedgerPart):
-    """Publications in the ledger, with their numbers; the protocol is in this module's
-    docstring.
+    """The publications in the ledger, with their numbers.
+
+    The docstring of this module describes the protocol.
     """
 
     @contextmanager
     def publishing(self, tables: Iterable[str], wait_s: float = 5.0) -> Iterator[list[Publication]]:
-        """Locks tables for publishing; yields the open publications that must be completed first,
-        oldest first.
+        """Locks tables for publishing, and yields the open publications that must be completed
+        first, oldest first.
 
-        The tables of these publications are locked, too. If another publisher has a lock, it waits.
+        The tables of these publications are locked, too. If another publisher has a lock, the
+        method waits.
 
         Args:
             tables: the tables to be published.
@@ -169,7 +171,7 @@ class Publications(LedgerPart):
         versions_before: Mapping[str, int | None],
         details: PublicationDetails = NO_DETAILS,
     ) -> Publication:
-        """Records the undo of a publication before its first commit and returns it with its own
+        """Records the undo of a publication before its first commit, and returns it with a new
         number.
 
         Raises:
@@ -199,8 +201,9 @@ class Publications(LedgerPart):
             return self._open(connection, {**row, "undoes": number}, versions_before, details)
 
     def check_uncovered(self, number: int) -> None:
-        """Checks that no later publication overlaps a publication, since only then it can be
-        undone.
+        """Checks that no later publication overlaps a publication.
+
+        Only then can it be undone.
 
         Raises:
             InputError: names the later publications.
@@ -215,8 +218,8 @@ class Publications(LedgerPart):
         versions_before: Mapping[str, int],
         details: PublicationDetails = NO_DETAILS,
     ) -> Publication:
-        """Withdraws an open publication and records the withdrawal that reverts its commits, with
-        its own number.
+        """Withdraws an open publication, and records the withdrawal that reverts its commits, with
+        a new number.
 
         Raises:
             InputError: the publication is closed, or is itself a withdrawal.
@@ -277,8 +280,9 @@ class Publications(LedgerPart):
         return read_publication(connection, number)
 
     def mark_done(self, number: int, table_name: str, version: int) -> None:
-        """Records that a table has the publication's commit, and its version; repeated calls change
-        nothing.
+        """Records that a table has the publication's commit, and the version of that commit.
+
+        Repeated calls change nothing.
         """
         c = publication_tables.c
         undone = (c.number == number) & (c.table_name == table_name) & c.done_at.is_(None)
@@ -287,8 +291,10 @@ class Publications(LedgerPart):
             connection.execute(update(publication_tables).where(undone).values(**values))
 
     def close(self, number: int) -> None:
-        """Ends a publication whose tables are all done, sets its replay's state and ends its
-        leases. Repeated calls change nothing.
+        """Ends a publication whose tables are all done, sets the state of its replay and ends the
+        replay's leases.
+
+        Repeated calls change nothing.
         """
         with self.serialised() as connection:
             publication = read_publication(connection, number)
@@ -313,7 +319,7 @@ class Publications(LedgerPart):
             )
 
     def withdraw(self, number: int, reason: str) -> None:
-        """Withdraws an open publication without commits that cannot be completed, for example
+        """Withdraws an open publication that has no commits and cannot be completed, for example
         because its table was deleted.
 
         Raises:
@@ -376,8 +382,9 @@ class Publications(LedgerPart):
             return find_publications(connection, wanted)[::-1]
 
     def standing_ranges(self, table_name: str) -> list[WindowRange]:
-        """Returns the ranges of the effective publications of a table (neither withdrawn nor
-        undone), oldest first.
+        """Returns the ranges of a table's effective publications, oldest first.
+
+        A publication is effective if it was neither withdrawn nor undone.
         """
         wanted = EFFECTIVE & publications.c.closed_at.is_not(None) & of_tables([table_name])
         query = (

@@ -1,4 +1,4 @@
-"""Locks of publishers: a table has one publisher at a time, and a lock ends with its process.
+"""Locks for publishers. A table has one publisher at a time, and a lock ends with its process.
 
 The locks avoid conflicts between publishers. If one publishes without a lock nevertheless, the
 transaction ids prevent damage (publications.py).
@@ -27,7 +27,7 @@ def publisher_locks(
     tables: Iterable[str],
     wait_s: float,
 ) -> Iterator[str | None]:
-    """Locks all tables; yields the first table that another process has locked, or None if all are
+    """Locks all tables. Yields the first table that another process has locked, or None if all are
     locked here.
 
     The wait, at most `wait_s` seconds, is for all tables together. It is needed because a server
@@ -55,7 +55,10 @@ def _try(place: LedgerUrl, session: Connection | None, name: str, held: ExitStac
 
 @contextmanager
 def _own_session(engine: Engine) -> Iterator[Connection]:
-    """Yields a separate session. PostgreSQL's session locks end with it, even after a crash."""
+    """Yields a separate session.
+
+    The session locks of PostgreSQL end with the session, even after a crash.
+    """
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.detach()
         yield connection

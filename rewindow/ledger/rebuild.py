@@ -52,7 +52,7 @@ from facts where attempt > 0 group by attempt order by attempt
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """Result of a rebuild.
+    """The result of rebuilding a ledger.
 
     Attributes:
         replays: number of restored replays.
@@ -79,7 +79,8 @@ class _CommittedAct:
 
 
 def rebuild_ledger(config: Config) -> Rebuilt:
-    """Restores an empty ledger from the tables in the state folder, completely or not at all.
+    """Restores an empty ledger from the tables in the state folder, either completely or not at
+    all.
 
     Raises:
         InputError: the ledger has replays already.
@@ -211,8 +212,9 @@ def _restore_attempts(
 
 
 def _read_publications(config: Config) -> tuple[dict[int, _CommittedAct], dict[str, int]]:
-    """Returns the publications that are recorded in commits, by number, and the last publication
-    number of each published table.
+    """Returns the publications that are recorded in commits, by number.
+
+    Also returns the last publication number of each published table.
     """
     # A publication commits to several tables, each time with the same metadata. If a table lacks
     # the commit, its publisher was killed, and the publication must still be completed.
@@ -294,8 +296,9 @@ def _restore_publication(
 
 
 def _insert_purged(ledger: Ledger, connection: Connection, metadata: Mapping[str, Any]) -> None:
-    """Records a replay whose tables were purged, so that only its publications remain; its plan is
-    empty.
+    """Records a replay whose tables were purged, so that only its publications remain.
+
+    Its plan is empty.
     """
     details = metadata.get("details") or {}
     application = (
@@ -319,8 +322,8 @@ def _insert_purged(ledger: Ledger, connection: Connection, metadata: Mapping[str
 
 
 def _settle_states(connection: Connection) -> None:
-    """Sets replays with closed publications to published, or to undone if none of these is
-    effective.
+    """Sets replays with closed publications to published, or to undone if none of these
+    publications is effective.
     """
     closed = find_publications(
         connection,

@@ -116,8 +116,9 @@ class Replay:
         return WindowRange(self.first, self.last)
 
     def times(self) -> tuple[str, str] | None:
-        """Returns begin and end of the range as times; None if the replay was purged and the ledger
-        rebuilt.
+        """Returns the start and the end of the range as times.
+
+        Returns None if the replay was purged and the ledger rebuilt.
         """
         if "width_ms" not in self.plan:
             return None
@@ -125,7 +126,7 @@ class Replay:
         return format_time(grid.start_us(self.first)), format_time(grid.end_us(self.last))
 
     def read_plan(self) -> Plan:
-        """Returns the plan, validated.
+        """Returns the validated plan.
 
         Raises:
             InputError: it was purged together with the replay's tables, or another version of
@@ -162,12 +163,12 @@ _COLUMNS = list(replays.c[tuple(Replay.__dataclass_fields__)])
 
 
 def to_replay(row: Row[Any]) -> Replay:
-    """Returns a row of the replays table as a Replay."""
+    """Converts a row of the replays table to a Replay."""
     return Replay(**{**row._mapping, "state": ReplayState(row.state)})
 
 
 class Replays(LedgerPart):
-    """Replays in the ledger."""
+    """The replays in the ledger."""
 
     def create(
         self,
@@ -179,8 +180,9 @@ class Replays(LedgerPart):
         plan: Mapping[str, Any],
         code_version: str,
     ) -> Replay:
-        """Records a planned replay and returns it. An existing one with an equal plan is returned
-        unchanged.
+        """Records a planned replay and returns it.
+
+        An existing replay with an equal plan is returned unchanged.
 
         Raises:
             InputError: a replay of this id exists with another plan; the error names the
@@ -211,7 +213,7 @@ class Replays(LedgerPart):
         values: Mapping[str, Any],
         **more: Any,
     ) -> None:
-        """Inserts a replay; `more` overrides the default values of a new one."""
+        """Inserts a replay. `more` overrides the default values of a new replay."""
         begin = {
             "state": ReplayState.PLANNED,
             "epoch": 0,
@@ -236,7 +238,7 @@ class Replays(LedgerPart):
             return read_replay(connection, replay_id)
 
     def find(self, replay_id: str) -> Replay | None:
-        """Returns a replay; None if no replay has this id."""
+        """Returns a replay; None if there is no replay with this id."""
         with self.reading() as connection:
             return find_replay(connection, replay_id)
 
@@ -326,8 +328,8 @@ class Replays(LedgerPart):
             return read_replay(connection, replay_id)
 
     def reopen(self, replay_id: str, message: str) -> None:
-        """Sets an ended replay to failed, so that it can continue, because its tables have lost
-        commits.
+        """Sets an ended replay to failed because its tables have lost commits, so that it can
+        continue.
 
         Raises:
             InputError: it is published, undone or abandoned.
@@ -347,7 +349,8 @@ class Replays(LedgerPart):
             )
 
     def hold_epoch(self, connection: Connection, replay_id: str, epoch: int) -> None:
-        """Locks a replay's row for an attempt's write, on condition that its epoch is the newest.
+        """Locks a replay's row for a write by an attempt, on condition that the attempt's epoch is
+        the newest.
 
         Raises:
             FencedError: a newer epoch exists.
@@ -402,7 +405,7 @@ def end_leases(connection: Connection, replay_id: str) -> None:
 
 
 def find_replay(connection: Connection, replay_id: str) -> Replay | None:
-    """Returns a replay; None if no replay has this id."""
+    """Returns a replay; None if there is no replay with this id."""
     row = connection.execute(
         select(*_COLUMNS).where(replays.c.replay_id == replay_id)
     ).one_or_none()
@@ -457,7 +460,7 @@ def _short(value: object) -> str:
 
 
 def next_steps(replay: Replay) -> str:
-    """Returns a hint: what must be done before the replay can change to the requested state."""
+    """Returns a hint with what must be done before the replay can change to the requested state."""
     match replay.state:
         case ReplayState.PUBLISHED:
             return f"Undo it first: rewindow undo {replay.replay_id}"

@@ -3,8 +3,8 @@ windows need few rows.
 
 The facts themselves are a Delta table of the replay, from which the index can be rebuilt
 (`facts_index`). A stretch is extended by the commit groups that follow it, up to SEGMENT_WINDOWS.
-It ends at each checkpoint, since an attempt may resume there: then recomputed windows replace whole
-stretches.
+It ends at each checkpoint, because an attempt may resume there. Then recomputed windows replace
+whole stretches.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WIDTH = segments.c.last - segments.c.first + 1
 
 
 class CountsIndex(LedgerPart):
-    """Windows and tuples of each port in the ledger: the index of the window facts."""
+    """The windows and tuples of each port in the ledger. It is the index of the window facts."""
 
     def index(self, replay_id: str, port: str | None = None) -> list[PortStretch]:
         """Returns the stretches of a replay, ordered by direction, port and window."""
@@ -58,8 +58,9 @@ class CountsIndex(LedgerPart):
             ]
 
     def lost_windows(self, replay_ids: Sequence[str]) -> dict[str, int]:
-        """Returns for each replay the number of windows that are lost in any output; replays
-        without any are left out.
+        """Returns the number of windows of each replay that are lost in any output.
+
+        Replays without lost windows are left out.
         """
         c = segments.c
         query = select(c.replay_id, c.first, c.last).where(
@@ -76,7 +77,7 @@ class CountsIndex(LedgerPart):
     def is_whole(self, replay_id: str) -> bool:
         """Returns whether all windows of each port up to the replay's mark are indexed.
 
-        Windows are missing if a process was killed between its commit and its report; `rebuild`
+        Windows are missing if a process was killed between its commit and its report. `rebuild`
         adds them.
         """
         with self.reading() as connection:
@@ -100,8 +101,9 @@ class CountsIndex(LedgerPart):
         began_at: datetime,
         at_checkpoint: bool,
     ) -> None:
-        """Adds the counts of a commit group. Entries of earlier attempts from its first window on
-        are deleted.
+        """Adds the counts of a commit group.
+
+        Entries of earlier attempts are deleted, from the first window of the group on.
         """
         for count in counts:
             its = _port(replay_id, count)
@@ -125,7 +127,8 @@ class CountsIndex(LedgerPart):
         count: PortCount,
         at_checkpoint: bool,
     ) -> bool:
-        """Extends the stretch that ends just before the group; returns whether there was one.
+        """Extends the stretch that ends just before the group. Returns whether there was such a
+        stretch.
 
         A stretch that ends at the newest checkpoint is extended only by a group that ends at the
         next checkpoint.
@@ -156,7 +159,7 @@ class CountsIndex(LedgerPart):
             connection.execute(insert(segments), rows)
 
     def rebuild(self, replay_id: str, parts: Iterable[PortStretch]) -> None:
-        """Replaces the whole index of a replay in its own transaction; see
+        """Replaces the whole index of a replay in a separate transaction; see
         `facts_index.segments_of`.
         """
         with self.serialised() as connection:
@@ -169,7 +172,7 @@ def _port(replay_id: str, count: PortCount) -> Any:
 
 
 def _count(ranges: Iterable[WindowRange]) -> int:
-    """Returns the number of windows in ranges that may overlap."""
+    """Returns the number of windows in ranges, which may overlap."""
     count, end = 0, -1
     for part in sorted(ranges):
         count += max(0, part.last - max(part.first, end + 1) + 1)

@@ -1,5 +1,6 @@
-"""Stale ranges: published windows that were computed from a state that has changed since, and
-should be replayed.
+"""Stale ranges: published windows that were computed from a state that has changed since.
+
+They should be replayed.
 """
 
 from __future__ import annotations
@@ -39,11 +40,12 @@ class StaleRange:
 
 
 class Staleness(LedgerPart):
-    """Stale ranges in the ledger; ranges of one table never overlap."""
+    """The stale ranges in the ledger. Ranges of one table never overlap."""
 
     def add(self, application: str, table_name: str, first: int, last: int, since: int) -> None:
-        """Records windows of an output as stale since a publication; replaces
-        overlapping entries.
+        """Records windows of an output as stale since a publication.
+
+        Replaces overlapping entries.
         """
         with self.serialised() as connection:
             self.add_in(
@@ -70,14 +72,17 @@ class Staleness(LedgerPart):
         )
 
     def clear(self, application: str, table_name: str, first: int, last: int) -> None:
-        """Removes windows of an output from the stale ranges; other windows of these ranges remain
-        stale.
+        """Removes windows of an output from the stale ranges.
+
+        Other windows of these ranges remain stale.
         """
         with self.serialised() as connection:
             self._clear(connection, application, table_name, WindowRange(first, last))
 
     def ranges(self, application: str | None = None) -> list[StaleRange]:
-        """Returns the stale ranges by table and window; of all applications, or of one."""
+        """Returns the stale ranges of all applications or of one application, by table and
+        window.
+        """
         c = stale_ranges.c
         query = select(stale_ranges).order_by(c.application, c.table_name, c.first)
         if application is not None:

@@ -1,5 +1,5 @@
-"""Windows and tuples of one port: of a commit group, of a stretch of windows, or of a
-whole replay.
+"""The windows and tuples of one port, for a commit group, a stretch of windows, or a whole
+replay.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Direction = Literal["in", "out", "error", "dropped"]
 
 @dataclass(frozen=True)
 class PortCount:
-    """Tuples of one port in the consecutive windows of a commit group.
+    """The tuples of one port in the consecutive windows of a commit group.
 
     Attributes:
         direction: "in" for an input stream, "out" for an output, "error" for an error port,
@@ -37,9 +37,7 @@ class PortCount:
 
 @dataclass(frozen=True)
 class PortStretch:
-    """A stretch of windows of one port, with the time in which it was committed and the newest
-    epoch that did.
-    """
+    """A stretch of windows of one port, with the time range and the newest epoch of its commits."""
 
     direction: Direction
     port: str
@@ -53,13 +51,13 @@ class PortStretch:
 
     @property
     def windows(self) -> int:
-        """Number of its windows."""
+        """The number of windows in the stretch."""
         return self.last - self.first + 1
 
 
 @dataclass(frozen=True)
 class PortTotal:
-    """Windows and tuples of one port over a replay; lost ones are counted separately."""
+    """The windows and tuples of one port in a replay. Lost windows are counted separately."""
 
     direction: Direction
     port: str

@@ -1,5 +1,6 @@
-"""Upgrades a ledger's tables to the version that this Rewindow uses. Several processes may try it
-at once.
+"""Upgrades a ledger's tables to the version that this Rewindow uses.
+
+Several processes can try it at the same time.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ _ADVISORY_KEY = 0x5265_7769_6E64_6F77
 
 
 def make_current(place: LedgerUrl, engine: Engine) -> None:
-    """Upgrades a ledger that is not at VERSION. If it is at VERSION, this needs only two small
-    reads and does not import Alembic.
+    """Upgrades a ledger that is not at VERSION.
+
+    If the ledger is at VERSION, this needs only two small reads and does not import Alembic.
 
     Raises:
         InputError: a newer Rewindow has upgraded it, or no migration starts from its version.
@@ -39,7 +41,9 @@ def make_current(place: LedgerUrl, engine: Engine) -> None:
 
 
 def check_current(place: LedgerUrl, engine: Engine) -> None:
-    """Checks that a ledger is at VERSION; changes nothing.
+    """Checks that a ledger is at VERSION.
+
+    Changes nothing.
 
     Raises:
         InputError: it is older or newer, or has no tables yet.
@@ -56,8 +60,9 @@ def check_current(place: LedgerUrl, engine: Engine) -> None:
 
 
 def _refuse_unknown(place: LedgerUrl, found: str | None) -> None:
-    """Raises an error for a version from which no migration of this Rewindow starts. A new ledger
-    has no version.
+    """Raises an error for a version that no migration of this Rewindow can upgrade.
+
+    A new ledger has no version.
     """
     if found is None:
         return

@@ -1,4 +1,6 @@
-"""Location of a ledger: its URL without secrets, its file, and lock files next to it."""
+"""The location of a ledger: its URL without secrets, its file, and the lock files next to the
+file.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _DRIVERS = {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+psycopg"}
 
 @dataclass(frozen=True)
 class LedgerUrl:
-    """Location of a ledger.
+    """The location of a ledger.
 
     Attributes:
         name: for messages; without user, password and query.
@@ -59,8 +61,9 @@ class LedgerUrl:
         return cls(url, f"{backend}://{url.host or ''}{port}/{url.database or ''}", None)
 
     def without_password(self, text: str) -> str:
-        """Returns a text in which the URL's password, from before the host or from the query, is
-        replaced by "***".
+        """Replaces the URL's password in a text by "***".
+
+        The password can be in front of the host or in the query.
         """
         given = self.url.query.get("password", "")
         secrets = [str(self.url.password or ""), *([given] if isinstance(given, str) else given)]
@@ -69,11 +72,10 @@ class LedgerUrl:
         return text
 
     def create(self) -> None:
-        """Creates the SQLite file in write-ahead mode, readable only by its owner. Only one process
-        does it.
+        """Creates the SQLite file in write-ahead mode, readable only by its owner.
 
-        The file is created under another name and then renamed, so that an empty file is never a
-        new ledger.
+        Only one process creates the file. It is created with another name and then renamed, so that
+        an empty file is never a new ledger.
 
         Raises:
             LedgerError: the file exists but is empty.
@@ -105,13 +107,17 @@ class LedgerUrl:
         new.rename(file)
 
     def is_read_only(self) -> bool:
-        """Returns whether it is a file in a folder that this process cannot write to. Then SQLite
-        cannot even create its lock for readers.
+        """Returns whether the ledger is a file in a folder that this process cannot write to.
+
+        Then SQLite cannot even create its lock for readers.
         """
         return bool(self.file and self.file.is_file() and not os.access(self.file.parent, os.W_OK))
 
     def copied(self, folder: Path) -> LedgerUrl:
-        """Returns the location of a copy in another folder, which includes the write-ahead log."""
+        """Returns the location of a copy in another folder.
+
+        The copy includes the write-ahead log.
+        """
         assert self.file, "a server cannot be copied"
         for path in (self.file, self.file.with_name(f"{self.file.name}-wal")):
             if path.is_file():

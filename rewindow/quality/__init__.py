@@ -1,5 +1,7 @@
-"""Checks the output of a replay: a report with one row per window, a suite of expectations on it,
-and a gate that decides whether the replay may be published.
+"""Checks the output of a replay.
+
+It has a report with one row per window, a suite of expectations on this report, and a gate that
+decides whether the replay can be published.
 """
 
 from rewindow.quality.findings import Finding, GateRun, failures, runs

@@ -147,8 +147,9 @@ def _status(
 
 
 def _raised(info: Mapping[str, Any]) -> str:
-    """Returns the first line of an expectation's exception, empty if there is none. The entry is
-    flat, or keyed by metric.
+    """Returns the first line of an expectation's exception; empty if there is none.
+
+    The entry is flat, or has metrics as keys.
     """
     entries = [info] if "raised_exception" in info else list(info.values())
     for entry in entries:

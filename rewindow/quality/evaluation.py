@@ -38,7 +38,7 @@ _serial = threading.RLock()
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The library's result.
+    """The result of Great Expectations.
 
     Attributes:
         result: its result as a dictionary; `assessment.assess` derives the outcomes from it.
@@ -52,7 +52,7 @@ class Evaluation:
 
 
 def preload() -> threading.Thread:
-    """Starts importing the library in a thread; a later import waits for it."""
+    """Starts importing the library in a thread. A later import waits for it."""
     thread = threading.Thread(target=_quiet_import, name="import great_expectations", daemon=True)
     thread.start()
     return thread
@@ -66,8 +66,9 @@ def evaluate(
     *,
     pages: bool = True,
 ) -> Evaluation:
-    """Returns the result of Great Expectations for a window report. A folder without a project file
-    uses the one of this package.
+    """Evaluates a window report with Great Expectations and returns the result.
+
+    If a folder has no project file, the project file of this package is used.
 
     Args:
         project: folder of expectations.
@@ -107,8 +108,9 @@ def evaluate(
 
 
 def to_pandas(report: pa.Table) -> pd.DataFrame:
-    """Returns a report as a pandas frame, with times in UTC but without a time zone, as the library
-    expects.
+    """Converts a report to a pandas frame.
+
+    Times are in UTC but without a time zone, as the library expects.
     """
     starts = report["starts_at"].cast(pa.timestamp("us"))
     return report.set_column(
@@ -119,7 +121,7 @@ def to_pandas(report: pa.Table) -> pd.DataFrame:
 
 
 def fingerprint(frame: pd.DataFrame) -> str:
-    """Returns the hash by which the library identifies an evaluated frame."""
+    """Returns the hash with which the library identifies an evaluated frame."""
     from great_expectations.execution_engine.pandas_execution_engine import hash_pandas_dataframe
 
     return str(hash_pandas_dataframe(frame))
@@ -127,10 +129,10 @@ def fingerprint(frame: pd.DataFrame) -> str:
 
 @contextmanager
 def _without_copies() -> Iterator[None]:
-    """Enables pandas' copy-on-write, because each check selects the rows without null, usually all
-    of them.
+    """Enables pandas' copy-on-write.
 
-    With a million windows, copies of the whole report took half of the time of all checks.
+    Each check selects the rows without null, which are usually all rows. With a million windows,
+    copies of the whole report took half of the time of all checks.
     """
     import pandas as pd
 
@@ -169,9 +171,7 @@ def _import_plugins(folder: Path) -> None:
 
 
 def _build(suite: Suite) -> Any:
-    """Returns the library's suite object, after rejecting expectations that the library
-    would drop.
-    """
+    """Rejects expectations that the library would drop, and returns the library's suite object."""
     from great_expectations.core import ExpectationSuite
     from great_expectations.exceptions import ExpectationNotFoundError
     from great_expectations.expectations.registry import get_expectation_impl
@@ -195,8 +195,9 @@ def _build(suite: Suite) -> Any:
 
 
 def _sections(found: Any) -> tuple[str, ...]:
-    """Returns the page's sections, without the overview, which would repeat the header
-    of our page.
+    """Returns the page's sections.
+
+    The overview is left out, because it would repeat the header of our page.
     """
     from great_expectations.render.renderer import ValidationResultsPageRenderer
 

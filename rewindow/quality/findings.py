@@ -1,5 +1,6 @@
-"""Findings: one row per check and run in a Delta table, which is kept longer than pages and
-results.
+"""Findings: a Delta table with one row per check and run.
+
+It is kept longer than pages and results.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Finding:
-    """A check of a replay's newest run that did not pass.
+    """A check that did not pass in a replay's newest run.
 
     Attributes:
         windows: failing windows as ranges; empty for a check of the whole range.
@@ -72,7 +73,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class GateRun:
-    """One output of one gate run, for the page with results over time.
+    """The result of one gate run for one output, for the page with results over time.
 
     Attributes:
         failed, warned, noted: names of the checks that blocked, that warned, and that only inform.
@@ -98,7 +99,7 @@ class GateRun:
 
     @property
     def verdict(self) -> str:
-        """Is "failed" if a check blocked, otherwise "passed"."""
+        """Returns "failed" if a check blocked the publication, otherwise "passed"."""
         return "failed" if self.failed else "passed"
 
 
@@ -116,7 +117,7 @@ def record_findings(config: Config, plan: Plan, result: GateResult) -> None:
 def failures(config: Config, replay_id: str, window: int | None = None) -> list[Finding]:
     """Returns the checks that did not pass in the newest run of a replay, the most severe first.
 
-    Checks of the whole range count for every window. A replay that was never checked has none.
+    Checks of the whole range count for every window. If a replay was never checked, there are none.
 
     Args:
         config: current settings.
@@ -149,7 +150,7 @@ def failures(config: Config, replay_id: str, window: int | None = None) -> list[
 
 
 def runs(config: Config, limit: int = 500) -> list[GateRun]:
-    """Returns the newest runs, one entry per output, newest first."""
+    """Returns the newest runs, with one entry per output, newest first."""
     path = findings_table(config)
     if not Table.exists(path):
         return []

@@ -1,5 +1,5 @@
 """The gate: checks every output of a replay and records the verdict, which decides whether the
-replay may be published.
+replay can be published.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def check(config: Config, replay_id: str, listener: Listener | None = None) -> G
 
 
 def checkable(config: Config, ledger: Ledger, replay_id: str) -> Plan:
-    """Returns the plan of a replay whose output can be checked.
+    """Returns the plan of a replay, after checking that the replay's output can be checked.
 
     Raises:
         InputError: the id is unknown, or the replay has not ended.
@@ -84,7 +84,9 @@ def checkable(config: Config, ledger: Ledger, replay_id: str) -> Plan:
 
 
 def judge(config: Config, plan: Plan, listener: Listener | None = None) -> GateResult:
-    """Checks the staged output of a replay; writes results and findings, but nothing to the ledger.
+    """Checks the staged output of a replay.
+
+    It writes results and findings, but nothing to the ledger.
 
     Raises:
         GateError: see check.
@@ -113,12 +115,15 @@ def _plan(ledger: Ledger, replay_id: str) -> Plan:
 
 
 def suite_of(config: Config, output: OutputPlan) -> Suite:
-    """Returns the suite of an output. For a table of error tuples it accepts an empty table."""
+    """Returns the suite of an output.
+
+    The suite of a table of error tuples accepts an empty table.
+    """
     return suite_for(config.expectations, output.suite, may_be_empty=output.errors)
 
 
 def _check_unaltered(output: OutputPlan, staged: Table) -> None:
-    """Raises an error if files with rows have other bytes than were committed."""
+    """Raises an error if the bytes of a file with rows differ from the committed ones."""
     altered = differing(with_noted(staged, staged.files()))
     if altered:
         name = location(altered[0].path).name

@@ -48,8 +48,9 @@ class CheckOutcome:
 
     @property
     def blocks(self) -> bool:
-        """Whether it prevents the publication: a critical check that failed, or any check that
-        could not run.
+        """Whether the check prevents the publication.
+
+        A critical check that failed does, and so does any check that could not run.
         """
         return self.status == "not_run" or (self.status == "failed" and self.severity == "critical")
 
@@ -100,12 +101,12 @@ class OutputVerdict:
 
     @property
     def verdict(self) -> Verdict:
-        """Is "failed" if any check blocks, otherwise "passed"."""
+        """Returns "failed" if any check blocks the publication, otherwise "passed"."""
         return "failed" if any(check.blocks for check in self.checks) else "passed"
 
     @property
     def about_measures(self) -> str:
-        """The origin of the values of the suite's measures, in words."""
+        """The origin of the values of the suite's measures, as text."""
         parts = [f"{len(self.stored)} stored by the replay"] if self.stored else []
         parts += [f"{len(self.measured)} computed now"] if self.measured else []
         why = f" ({self.remark})" if self.remark else ""
@@ -113,13 +114,13 @@ class OutputVerdict:
 
     @property
     def not_verifiable(self) -> str:
-        """Why another run cannot verify its windows; empty if it can."""
+        """The reason why another run cannot verify the output's windows; empty if it can."""
         names = ", ".join(self.reads_outside)
         return f"windows are not verifiable: {names} reads external systems" if names else ""
 
     @property
     def evaluated(self) -> int:
-        """Number of checks that were evaluated."""
+        """The number of checks that were evaluated."""
         return sum(check.status != "not_run" for check in self.checks)
 
     @property
@@ -158,8 +159,9 @@ class OutputVerdict:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the verdict as values for JSON; files are listed by name, since their folder may
-        be moved.
+        """Returns the verdict as values for JSON.
+
+        Files are listed by name, because their folder may be moved.
         """
         return {
             **self.summary(),
@@ -174,8 +176,9 @@ class OutputVerdict:
 
 @dataclass(frozen=True)
 class GateResult:
-    """The gate's verdict on a replay. `tables` are the contents that were checked; only they may be
-    published.
+    """The gate's verdict on a replay.
+
+    `tables` are the contents that were checked. Only these may be published.
     """
 
     plan: Plan
@@ -186,7 +189,7 @@ class GateResult:
 
     @property
     def verdict(self) -> Verdict:
-        """Is "passed" if every output passed; a replay without outputs fails."""
+        """Returns "passed" if every output passed. A replay without outputs fails."""
         passed = bool(self.outputs) and all(output.verdict == "passed" for output in self.outputs)
         return "passed" if passed else "failed"
 
@@ -208,7 +211,7 @@ class GateResult:
 
 
 def name_windows(outcome: CheckOutcome) -> str:
-    """Returns the failing windows as text: their count, and the first ranges."""
+    """Returns the failing windows as text, with their count and the first ranges."""
     parts = [
         str(part.first) if len(part) == 1 else f"{part.first}–{part.last}"
         for part in outcome.failing[:_SHOWN]

@@ -4,8 +4,8 @@ detect them.
 A specimen is some windows of a replay's output. A damage changes rows of one window of the copy,
 and the seals accordingly, like a faulty operator would. Several damages are planted at once, each
 with unchanged windows around it, and the gate's own report, suite and assessment are run. If a
-check fails far away from all damages, it cannot be attributed to one of them, and the damages are
-split into halves and checked again.
+check fails far away from all damages, the failure cannot be attributed to one of them. Then the
+damages are split into halves and checked again.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Planted:
 
 @dataclass(frozen=True)
 class Specimen:
-    """Windows of an output as readers see it.
+    """Consecutive windows of an output, with the rows that readers see.
 
     Attributes:
         plan: the replay's plan, reduced to these windows.
@@ -94,14 +94,14 @@ class Specimen:
     facts: pa.Table
 
     def by_window(self) -> Rows:
-        """Returns a copy of the rows by window, to be damaged."""
+        """Returns a copy of the rows by window. The caller can damage the copy."""
         rows: Rows = {window: [] for window in self.plan.range}
         for row in self.rows.to_pylist():
             rows[row["window_id"]].append(row)
         return rows
 
     def judge(self, rows: Rows) -> tuple[CheckOutcome, ...]:
-        """Returns the outcomes of the output's suite for other rows, with matching seals.
+        """Returns the outcomes of the output's suite for changed rows, with matching seals.
 
         Raises:
             GateError: the rows cannot be checked.
@@ -124,12 +124,13 @@ class Specimen:
         return assess(evaluation, self.suite, report, windows=self.plan.range)
 
     def table_of(self, rows: Rows) -> pa.Table:
-        """Returns rows as a table with the columns of the output."""
+        """Converts rows to a table with the columns of the output."""
         return pa.Table.from_pylist(list(chain.from_iterable(rows.values())), self.rows.schema)
 
     def _sealed_as(self, rows: Rows) -> pa.Table:
-        """Returns the facts with the counts of other rows and without stored measures, which belong
-        to the original rows.
+        """Returns the facts with the counts of changed rows.
+
+        Stored measures are left out, because they belong to the original rows.
         """
         facts = self.facts.to_pylist()
         for fact in facts:
@@ -144,8 +145,9 @@ class Specimen:
 
 
 def plant(specimen: Specimen, damages: Sequence[Damage], seed: int) -> list[Planted]:
-    """Plants each damage in a window where it changes something, and returns the planted damages
-    with the checks that detected them.
+    """Plants each damage in a window where it changes something.
+
+    Returns the planted damages with the checks that detected them.
 
     Raises:
         GateError: the undamaged windows cannot be checked.
@@ -164,13 +166,14 @@ def plant(specimen: Specimen, damages: Sequence[Damage], seed: int) -> list[Plan
 
 
 def copy_of(rows: Rows) -> Rows:
-    """Returns a copy of rows that may be changed."""
+    """Returns a copy of rows that can be changed without an effect on the original."""
     return {window: list(map(dict, part)) for window, part in rows.items()}
 
 
 def _place(specimen: Specimen, damage: Damage, clean: Rows, seed: int) -> int | None:
-    """Returns a window in which the damage changes something, chosen by the seed and not at the
-    edge; None if there is none.
+    """Returns a window in which the damage changes something; None if there is none.
+
+    The seed selects the window, which is not at the edge.
     """
     windows = list(specimen.plan.range)[NEAR + 1 : -NEAR - 1]
     Random(f"{seed}/{damage.kind}/{damage.column}").shuffle(windows)
@@ -200,8 +203,9 @@ def _changed(specimen: Specimen, damage: Damage, rows: Rows, window: int, seed: 
 
 
 def _rounds(placed: Sequence[Planted]) -> list[list[int]]:
-    """Returns the groups of damages that are checked together: their neighbourhoods are separated
-    by at least one unchanged window.
+    """Groups the damages that are checked together.
+
+    Their neighbourhoods are separated by at least one unchanged window.
     """
     rounds: list[tuple[set[int], list[int]]] = []
     for number, placement in enumerate(placed):
@@ -227,8 +231,9 @@ def _judge(
     known: set[tuple[str, int]],
     seed: int,
 ) -> dict[int, Planted]:
-    """Returns damages with the checks that detected them. Splits the damages into halves if a
-    failure cannot be attributed to one of them.
+    """Returns damages with the checks that detected them.
+
+    If a failure cannot be attributed to one damage, the damages are split into halves.
     """
     rows = specimen.by_window()
     for placement in placed.values():
@@ -286,8 +291,9 @@ def _level(check: CheckOutcome) -> Seen:
 
 
 def _failing(checks: Iterable[CheckOutcome]) -> set[tuple[str, int]]:
-    """Returns pairs of check and failing window. A check of the whole range has window -1, which is
-    near to no damage.
+    """Returns pairs of a check and a failing window.
+
+    A check of the whole range has the window -1, which is not near any damage.
     """
     failing: set[tuple[str, int]] = set()
     for check in checks:
@@ -303,8 +309,9 @@ def cut(
     rows: pa.Table,
     facts: pa.Table,
 ) -> tuple[Plan, pa.Table, pa.Table]:
-    """Returns plan, rows and facts of some windows of a replay. Unless they start with its first
-    window, their start state is unknown.
+    """Returns plan, rows and facts for the given windows of a replay.
+
+    Unless they include the first window of the replay, their start state is unknown.
     """
     start = plan.start
     if windows.first != plan.first:

@@ -1,5 +1,5 @@
-"""SQL queries of the window report over staged rows, and conversions of their results
-to numbers.
+"""SQL queries of the window report over staged rows, and conversions of their results to
+numbers.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Ints = npt.NDArray[np.int64]
 
 
 def aggregate_sql(measures: Sequence[Measure]) -> str:
-    """Returns SQL over `t` that computes all aggregate measures in one pass over the
-    staged rows.
+    """Returns SQL over `t` that computes all aggregate measures in one pass over the staged
+    rows.
     """
     parts = [
         "window_id",
@@ -53,8 +53,9 @@ def numbers(rows: pa.Table, *columns: str) -> list[Ints]:
 
 
 def plain_numbers(values: pa.ChunkedArray) -> pa.Array:
-    """Returns numbers in types that pandas supports; decimals without a fraction become
-    integers.
+    """Converts numbers to types that pandas supports.
+
+    Decimals without a fraction become integers.
     """
     column = values.combine_chunks()
     if pa.types.is_decimal(column.type):
@@ -71,8 +72,9 @@ def plain_numbers(values: pa.ChunkedArray) -> pa.Array:
 
 
 def distinct_attempts(index: Ints, attempt: Ints, size: int) -> Ints:
-    """Returns the number of attempts with facts for each window; the facts must be ordered by
-    window and attempt.
+    """Returns the number of attempts with facts for each window.
+
+    The facts must be ordered by window and attempt.
     """
     is_new = np.ones(len(index), dtype=bool)
     is_new[1:] = (index[1:] != index[:-1]) | (attempt[1:] != attempt[:-1])

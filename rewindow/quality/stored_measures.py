@@ -2,8 +2,9 @@
 rows.
 
 A stored value is valid under three conditions: it belongs to the fact of the newest attempt that
-sealed its window, its digest is that of the measure in the current suite, and the staged table
-consists of unchanged files that attempts have written. Otherwise the measure is computed again.
+sealed its window, its digest equals the digest of the measure in the current suite, and the staged
+table consists of unchanged files that attempts have written. Otherwise the measure is computed
+again.
 
 Rules: R52
 """
@@ -33,7 +34,7 @@ _REAL = 3
 
 
 def written_by_attempts(staged: Table) -> bool:
-    """Returns whether every file of a staged table is in a folder of an attempt and has its
+    """Returns whether every file of a staged table is in the folder of an attempt and has its
     original size.
     """
     for file in staged.files():
@@ -84,8 +85,9 @@ class StoredMeasures:
                 self._add(facts.read(file, _COLUMNS))
 
     def _add(self, rows: pa.Table) -> None:
-        """Adds the values of one file of facts. A file has the facts of one group, so memory is
-        bounded by a group.
+        """Adds the values of one file of facts.
+
+        A file has the facts of one group, so memory use is limited to one group.
         """
         if "measures" not in rows.column_names:
             return

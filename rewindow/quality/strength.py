@@ -65,12 +65,12 @@ class Strength:
 
     @property
     def noticed(self) -> int:
-        """Number of damages that are reported at all."""
+        """The number of damages that are reported at all."""
         return sum(planted.seen != "unseen" for planted in self.planted)
 
     @property
     def stopped(self) -> int:
-        """Number of damages that prevent the publication."""
+        """The number of damages that prevent the publication."""
         return sum(planted.seen == "stopped" for planted in self.planted)
 
     @property
@@ -112,11 +112,10 @@ def strength(
     *,
     seed: int = 1,
 ) -> list[Strength]:
-    """Plants damages in copies of a replay's outputs and returns which of them their suites detect.
-    Starts no JVM.
+    """Plants damages in copies of a replay's outputs. Returns which of them their suites detect.
 
-    The replay, its verdict and the findings do not change. The result is written to a file next to
-    the output's page.
+    Starts no JVM. The replay, its verdict and the findings do not change. The result is written to
+    a file next to the output's page.
 
     Args:
         config: current settings.
@@ -140,8 +139,8 @@ def strength(
 
 
 def damages_of(columns: pa.Schema, width_us: int) -> Iterator[Damage]:
-    """Yields the damages that are possible in an output: those of whole rows, then those of each
-    column.
+    """Yields the damages that are possible in an output: first damages of whole rows, then damages
+    of each column.
     """
     yield Damage("row dropped", _drop)
     yield Damage("row doubled", _double)
@@ -201,8 +200,9 @@ def _specimen(config: Config, plan: Plan, output: OutputPlan, seed: int) -> Spec
 
 
 def _choose(plan: Plan, output: OutputPlan, sources: Sources, seed: int) -> WindowRange:
-    """Returns consecutive windows that contain rows, starting at a window that the seed selects,
-    with a limited number of rows.
+    """Returns consecutive windows that contain rows, with a limited number of rows.
+
+    They start at a window that the seed selects.
     """
     seals = staged_seals(sources.facts, output.name, plan.range)
     tuples = dict(zip(seals["window_id"].to_pylist(), seals["tuples"].to_pylist(), strict=True))

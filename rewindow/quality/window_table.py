@@ -2,9 +2,9 @@
 output.
 
 Rows are counted in the staged output, by its key. Measures that the replay has stored with its
-facts are used; others are computed now. Facts, seals of the inputs and quarantine are small and
-already grouped by window. All of them are combined in arrays indexed by window, so that a window
-that occurs nowhere still has a row.
+facts are used. Other measures are computed now. Facts, seals of the inputs and quarantine are small
+and already grouped by window. All of them are combined in arrays indexed by window, so that a
+window that occurs nowhere still has a row.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from rewindow.storage.queries import in_order
 
 @dataclass(frozen=True)
 class Sources:
-    """The tables that a report is computed from, and the state folder with the inputs."""
+    """The tables from which a report is computed, and the state folder with the inputs."""
 
     staged: Table
     facts: Table
@@ -67,7 +67,7 @@ class Sources:
         quarantine: Location,
         versions: Mapping[str, int] | None = None,
     ) -> Sources:
-        """Opens the tables of a replay at the given versions, or at their newest."""
+        """Opens the tables of a replay at the given versions, or at their newest versions."""
         at = dict(versions or {})
         quarantined = Table.open(quarantine) if Table.exists(quarantine) else None
         checkpoints = (
@@ -153,8 +153,9 @@ def make_report(
 
 
 def _facts_of(rows: pa.Table, direction: str, port: str) -> pa.Table:
-    """Returns the facts of a port, ordered by window and attempt, so that the newest attempt of a
-    window comes last.
+    """Returns the facts of a port, ordered by window and attempt.
+
+    The newest attempt of a window comes last.
     """
     mine = rows.filter(
         pc.and_(pc.equal(rows["direction"], direction), pc.equal(rows["port"], port))
@@ -163,8 +164,10 @@ def _facts_of(rows: pa.Table, direction: str, port: str) -> pa.Table:
 
 
 class _Report:
-    """A report under construction: `columns` has one array per column, indexed by window; `taken`
-    the attempt whose rows readers see, -1 for an unsealed window.
+    """A report under construction.
+
+    `columns` has one array per column, indexed by window. `taken` has the attempt whose rows
+    readers see, or -1 for an unsealed window.
     """
 
     def __init__(self, plan: Plan, output: OutputPlan, sources: Sources) -> None:
@@ -229,8 +232,8 @@ class _Report:
         ).astype(np.int64)
 
     def _add_errors(self, rows: pa.Table) -> None:
-        """Adds the counts of error tuples that readers see: those of the newest attempt that sealed
-        them.
+        """Adds the counts of visible error tuples, which the newest attempt that sealed them has
+        written.
         """
         total = np.zeros(self.size, dtype=np.int64)
         for error in self.plan.errors_of(self.output):
@@ -311,8 +314,9 @@ class _Report:
         self.columns["undeclared_repeated"] = np.where(allowed, 0, self.columns["repeated"])
 
     def add_measures(self, measures: tuple[Measure, ...]) -> None:
-        """Adds the suite's measures and those that every output has: stored values if possible, the
-        rest from the rows.
+        """Adds the suite's measures and the measures of every output.
+
+        Stored values are used if possible, and the rest is computed from the rows.
         """
         own = every_output_has(self.output.key, self.sources.staged.schema)
         every = [*own, *measures]
@@ -447,8 +451,9 @@ class _Report:
         return f"window_id between {self.plan.first} and {self.plan.last}"
 
     def _index(self, window: Ints, where: str, count: Ints | None = None) -> Ints:
-        """Returns indexes in the report. Raises an error for windows outside of the range, which
-        would otherwise be ignored.
+        """Returns indexes in the report.
+
+        Raises an error for windows outside of the range, which would otherwise be ignored.
         """
         outside = (window < self.plan.first) | (window > self.plan.last)
         if outside.any():
@@ -461,8 +466,8 @@ class _Report:
         return window - self.plan.first
 
     def _spread(self, values: pa.ChunkedArray, index: Ints, measure: Measure) -> pa.Array:
-        """Returns a measure for every window: null if the window is not sealed, `empty` if it has
-        no rows.
+        """Returns a measure for every window: null if the window is not sealed, and `empty` if it
+        has no rows.
         """
         seen = self.sealed[index]
         plain = plain_numbers(values).filter(pa.array(seen))

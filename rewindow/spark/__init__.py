@@ -1,3 +1,4 @@
-"""Spark: session, settings, jars, Java, frames, digests, and the common part of jobs. Nothing here
-depends on replays.
+"""Spark: session, settings, jars, Java, frames, digests, and the common part of jobs.
+
+This package does not depend on replays.
 """

@@ -17,24 +17,24 @@ _SAMPLE_BUCKETS = 10_000
 
 
 def named_columns(names: Iterable[str]) -> list[Column]:
-    """Returns the columns with these names, which may contain any characters."""
+    """Returns the columns with the given names, which may contain any characters."""
     from pyspark.sql import functions as F
 
     return [F.col(quoted_column(name)) for name in names]
 
 
 def aliased(columns: Mapping[str, Column]) -> list[Column]:
-    """Returns the columns, renamed to their keys."""
+    """Renames the columns to their keys."""
     return [column.alias(name) for name, column in columns.items()]
 
 
 def renamed_columns(names: Mapping[str, str]) -> list[Column]:
-    """Returns the columns named by the keys, renamed to the values."""
+    """Selects the columns that are the keys, and renames each to its value."""
     return aliased(dict(zip(names.values(), named_columns(names), strict=True)))
 
 
 def maxima(names: Iterable[str], over: WindowSpec | None = None) -> list[Column]:
-    """Returns the maximum of each column under the same name, for a group or over a window."""
+    """Returns the maximum of each column with the same name, for a group or over a window."""
     from pyspark.sql import functions as F
 
     columns = []
@@ -45,7 +45,7 @@ def maxima(names: Iterable[str], over: WindowSpec | None = None) -> list[Column]
 
 
 def equal_or_null(names: Mapping[str, str]) -> list[Column]:
-    """Returns conditions that two columns are equal, where two nulls are equal."""
+    """Returns conditions that are true if two columns are equal. Two nulls count as equal."""
     from pyspark.sql import functions as F
 
     return [F.col(quoted_column(name)).eqNullSafe(F.col(other)) for name, other in names.items()]
@@ -59,21 +59,21 @@ def bigint(value: int | None) -> Column:
 
 
 def null_of(kind: DataType | str) -> Column:
-    """Returns a null of a type."""
+    """Returns a null of a given type."""
     from pyspark.sql import functions as F
 
     return F.lit(None).cast(kind)
 
 
 def or_false(condition: Column | str) -> Column:
-    """Returns a condition that is false if the given one is null."""
+    """Returns a condition that is false instead of null."""
     from pyspark.sql import functions as F
 
     return F.coalesce(condition, F.lit(False))
 
 
 def or_true(condition: Column | str) -> Column:
-    """Returns a condition that is true if the given one is null."""
+    """Returns a condition that is true instead of null."""
     from pyspark.sql import functions as F
 
     return F.coalesce(condition, F.lit(True))
@@ -85,7 +85,9 @@ def column_types(schema: StructType) -> dict[str, DataType]:
 
 
 def union_all(frames: Iterable[DataFrame], *, allow_missing: bool = False) -> DataFrame:
-    """Returns the rows of all frames, at least one; columns are matched by name.
+    """Returns the rows of all frames.
+
+    At least one frame is required. Columns are matched by name.
 
     Args:
         allow_missing: whether a frame may lack columns, which are then null in its rows.
@@ -97,11 +99,10 @@ def union_all(frames: Iterable[DataFrame], *, allow_missing: bool = False) -> Da
 
 
 def in_sample(columns: Iterable[str], fraction: float) -> Column:
-    """Returns whether the key of a row is in a sample. The result is the same in every run, and a
-    larger sample includes every smaller one.
+    """Returns whether the key of a row is in a sample.
 
-    Keys are hashed as text, so a key has the same hash in streams that store it with different
-    types.
+    The result is the same in every run, and a larger sample includes every smaller one. Keys are
+    hashed as text, so a key has the same hash in streams that store it with different types.
 
     Rules: O143
     """

@@ -66,7 +66,7 @@ _ZERO = "0" * 16
 
 
 def window_digests(frame: DataFrame, exclude: Collection[str] = NOT_DIGESTED) -> DataFrame:
-    """Returns the digests of the windows that have a tuple, from one aggregate pass.
+    """Computes the digests of the windows that have a tuple, in one aggregate pass.
 
     Shape: window_id BIGINT, tuples BIGINT, digest STRING, float_digest STRING (null without float
     columns). A window without a tuple has no row; see `empty_digests`.
@@ -104,17 +104,16 @@ def row_hashes(
     schema: T.StructType,
     exclude: Collection[str] = NOT_DIGESTED,
 ) -> tuple[Column, Column]:
-    """Returns the two hashes of a tuple over all event columns; together they identify its
-    content.
-    """
+    """Returns two hashes of a tuple over all event columns. Together they identify its content."""
     check_digestible(schema, exclude)
     values = _values_of(_event_fields(schema, exclude))
     return _hash_fields(SALTS[0], values), _hash_fields(SALTS[1], values[::-1])
 
 
 def hash_of(values: Mapping[str, tuple[Column, T.DataType]]) -> Column:
-    """Returns the hash of a row of some named values, each with its type. `state.row_hash` computes
-    the same.
+    """Returns the hash of a row with the given named values, each with its type.
+
+    `state.row_hash` computes the same hash.
     """
     return _hash_fields(SALTS[0], list(map(values.__getitem__, sorted(values))))
 
@@ -129,7 +128,9 @@ def sum_of_rows(schema: T.StructType) -> Column:
 
 
 def bucket_of(schema: T.StructType, key: Collection[str], buckets: int) -> Column:
-    """Returns the bucket of a row of a state; without a key the whole row is the key.
+    """Returns the bucket of a row of a state.
+
+    Without a key, the whole row is the key.
 
     Rules: X47
     """
@@ -141,7 +142,7 @@ def empty_digests(
     schema: T.StructType,
     exclude: Collection[str] = NOT_DIGESTED,
 ) -> tuple[str, str | None]:
-    """Returns digest and float digest of a window without a tuple."""
+    """Returns the digest and the float digest of a window without tuples."""
     floats = any(map(_has_float, _event_fields(schema, exclude)))
     empty = f"{schema_hash(schema, exclude)}-{_ZERO}-{_ZERO}"
     return empty, empty if floats else None
@@ -203,7 +204,7 @@ def holds_float(kind: T.DataType) -> bool:
 
 
 def _describe(kind: T.DataType) -> str:
-    """Returns the text of a type without nullability, with struct fields sorted by name."""
+    """Returns the text of a type without nullability. Struct fields are sorted by name."""
     if isinstance(kind, T.StructType):
         fields = [f"{field.name!r}:{_describe(field.dataType)}" for field in _sorted(kind.fields)]
         return f"struct<{','.join(fields)}>"
@@ -219,8 +220,9 @@ def _sums(
     exact: list[T.StructField],
     floats: list[T.StructField],
 ) -> Column:
-    """Returns the two sums of a digest as text. Floats, if given, are hashed together with the hash
-    of the other columns of their row.
+    """Returns the two sums of a digest as text.
+
+    If floats are given, they are hashed together with the hash of the other columns of their row.
     """
     hashes = []
     for salt, order in zip(SALTS, (1, -1), strict=True):
@@ -233,7 +235,7 @@ def _sums(
 
 
 def _values_of(fields: list[T.StructField]) -> list[tuple[Column, T.DataType]]:
-    """Returns the columns of some fields, each with its type."""
+    """Returns the columns of the given fields, each with its type."""
     return [(F.col(quoted_column(field.name)), field.dataType) for field in fields]
 
 
@@ -242,8 +244,9 @@ def _has_float(field: T.StructField) -> bool:
 
 
 def _sum_of(row_hash: Column) -> Column:
-    """Returns the sum modulo 2^64 in hexadecimal. The two halves are summed separately, because a
-    plain sum overflows under ANSI.
+    """Returns the sum modulo 2^64 in hexadecimal.
+
+    The two halves are summed separately, because a plain sum overflows in ANSI mode.
     """
     high = F.sum(F.shiftrightunsigned(row_hash, 32))
     low = F.sum(row_hash.bitwiseAND(F.lit(_LOW_HALF)))
@@ -269,8 +272,9 @@ def _hash_fields(salt: int, values: list[tuple[Column, T.DataType]]) -> Column:
 
 
 def _hashable(salt: int, column: Column, kind: T.DataType) -> Column:
-    """Returns the expression that represents a value in the hash of its level: the value if it is
-    plain, otherwise a separate hash.
+    """Returns the expression that represents a value in the hash of its level.
+
+    A plain value represents itself. Any other value is represented by a separate hash.
     """
     if isinstance(kind, T.StructType):
         fields = [(column.getField(field.name), field.dataType) for field in _sorted(kind.fields)]

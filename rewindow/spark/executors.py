@@ -1,6 +1,7 @@
-"""Requirements of a cluster's executors: access to the state folder and, for Python code, the
-library and the user's modules, which are sent to them, and a Python with pyarrow, numpy and
-pydantic.
+"""Requirements of a cluster's executors.
+
+They need access to the state folder. For Python code, they need the library and the user's modules,
+which are sent to them, and a Python with pyarrow, numpy and pydantic.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ _TOKENS = 4
 
 
 def send_code(spark: SparkSession, config: Config, files: Iterable[Path]) -> None:
-    """Sends the library and some modules to the executors of a cluster. A local master does not
-    need this.
+    """Sends the library and the given modules to the executors of a cluster.
+
+    A local master does not need this.
 
     Args:
         spark: the session.
@@ -47,7 +49,10 @@ def send_code(spark: SparkSession, config: Config, files: Iterable[Path]) -> Non
 
 
 def code_zip(folder: Path, files: Iterable[Path]) -> Path:
-    """Returns a zip file with the library and some modules, named after a digest of its content."""
+    """Returns a zip file with the library and the given modules.
+
+    It is named after a digest of its content.
+    """
     inside = _named(PACKAGE.parent, PACKAGE.rglob("*.py"))
     modules = list(files)
     inside |= _named(_common_folder(modules), modules)
@@ -63,13 +68,13 @@ def code_zip(folder: Path, files: Iterable[Path]) -> Path:
 
 
 def _common_folder(files: list[Path]) -> Path:
-    """Returns the folder from which modules are imported, which contains all of them."""
+    """Returns the folder from which modules are imported. It contains all of them."""
     folders = [path.parent for path in files]
     return min(folders, key=lambda folder: len(folder.parts), default=Path())
 
 
 def _named(top: Path, files: Iterable[Path]) -> dict[str, Path]:
-    """Returns modules by their names in a zip file, which match their names in imports."""
+    """Returns modules by their names in a zip file. These names match the names in imports."""
     named = {}
     for path in files:
         name = path.relative_to(top) if path.is_relative_to(top) else Path(path.name)
@@ -79,9 +84,10 @@ def _named(top: Path, files: Iterable[Path]) -> dict[str, Path]:
 
 def check_shared(spark: SparkSession, folder: Location) -> None:
     """Checks that the executors of a cluster see a folder of the driver, before anything is
-    computed. They write tokens there, a few per core, which the driver and other executors read.
+    computed.
 
-    An executor that gets no task is not checked. The rows that it writes are still compared later.
+    They write tokens there, a few per core, and the driver and other executors read them. An
+    executor that gets no task is not checked. The rows that it writes are compared later anyway.
 
     Raises:
         RewindowError: the driver does not find a token.

@@ -29,15 +29,15 @@ _REPORTED_WITHIN = "60 s"
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """Returns a pyarrow schema as a Spark schema; times are in UTC."""
+    """Returns a pyarrow schema as a Spark schema. Times are in UTC."""
     return from_arrow_schema(schema)
 
 
 def read_windows(spark: SparkSession, table: Table, windows: WindowRange) -> DataFrame:
-    """Returns the tuples of a closed window range, read at the table's pinned version.
+    """Returns the tuples of a window range, read at the table's pinned version.
 
-    Tables that Rewindow writes are read by their files, without Delta's snapshot query; others
-    through Delta. Hidden windows are omitted.
+    Tables that Rewindow writes are read by their files, without Delta's snapshot query. Other
+    tables are read through Delta. Hidden windows are left out.
     """
     inside = F.col("window_id").between(windows.first, windows.last)
     hidden = []
@@ -69,13 +69,16 @@ def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
 
 
 def window_start(grid: Grid) -> Column:
-    """Returns the start of a tuple's window: the arrival time of a tuple that has no other."""
+    """Returns the start of a tuple's window.
+
+    It is used as the arrival time of tuples that have none.
+    """
     return F.timestamp_micros(F.lit(grid.origin_us) + F.col("window_id") * F.lit(grid.width_us))
 
 
 def count_windows(table: Table, windows: WindowRange) -> pa.Table:
-    """Returns window_id and tuples of the windows of a range that have a tuple, in any order,
-    counted in the files.
+    """Counts the tuples of each window of a range that has any, from the files. Returns window_id
+    and tuples in any order.
 
     The rows of a table with deletion vectors or column mapping cannot be counted in its files, so a
     query counts them.
@@ -124,8 +127,9 @@ def _counts_by_query(table: Table, windows: WindowRange) -> pa.Table:
 
 
 def _counts_of_files(table: Table, windows: WindowRange) -> pa.Table:
-    """Counts the rows of each file: from the log if it has a single window, otherwise from its
-    column.
+    """Counts the rows of each file.
+
+    The count comes from the log if the file has a single window, and otherwise from its column.
     """
     inside = (pc.field("window_id") >= windows.first) & (pc.field("window_id") <= windows.last)
     parts = [_COUNTS.empty_table()]
@@ -143,8 +147,9 @@ def _counts_of_files(table: Table, windows: WindowRange) -> pa.Table:
 
 
 def _counts_in(path: str, inside: pc.Expression | None = None) -> pa.Table:
-    """Returns the tuples of each window of a file or a folder. Only row groups that may have
-    matching rows are read.
+    """Returns the number of tuples in each window of a file or a folder.
+
+    Only row groups that may have matching rows are read.
     """
     column = pq.read_table(path, columns=["window_id"], partitioning=None, filters=inside)[
         "window_id"
@@ -154,7 +159,7 @@ def _counts_in(path: str, inside: pc.Expression | None = None) -> pa.Table:
 
 
 def count_written(folder: Location) -> pa.Table:
-    """Returns window_id and tuples of a folder of Parquet files."""
+    """Returns window_id and the number of tuples for a folder of Parquet files."""
     return _counts_in(folder.uri)
 
 
@@ -163,8 +168,9 @@ def write_files(
     folder: Location,
     row_group_bytes: int | None = None,
 ) -> None:
-    """Computes a frame once and writes it to Parquet files in a folder, with row groups of the
-    given size, or Spark's 128 MB.
+    """Computes a frame once and writes it to Parquet files in a folder.
+
+    The row groups have the given size, or Spark's 128 MB.
 
     Raises:
         RewindowError: the driver does not find all rows that the tasks have written.
@@ -202,7 +208,7 @@ def rows_in_file(file: Location) -> int:
 
 
 def read_files(spark: SparkSession, folder: Location, schema: StructType) -> DataFrame:
-    """Returns the rows that were written into a folder."""
+    """Returns the rows that were written to a folder."""
     return spark.read.schema(schema).parquet(str(folder))
 
 
@@ -212,8 +218,9 @@ def conform(
     what: str,
     more: Sequence[str] = (),
 ) -> DataFrame:
-    """Returns a frame with `window_id` and the declared columns, in the declared order; then those
-    of `more` that it has.
+    """Selects `window_id` and the declared columns of a frame, in the declared order.
+
+    If the frame has columns that `more` lists, they follow.
 
     Raises:
         InputError: a column is missing or has another type; names the operator, the port and both
@@ -235,14 +242,14 @@ def conform(
 
 
 def to_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    """Returns a small Arrow table as a DataFrame."""
+    """Converts a small Arrow table to a DataFrame."""
     if not rows.num_rows:
         return empty_frame(spark, spark_schema(rows.schema))
     return spark.createDataFrame(rows)
 
 
 def check_columns(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame:
-    """Returns a frame after checking that it has all columns of a schema.
+    """Checks that a frame has all columns of a schema, and returns the frame.
 
     Raises:
         InputError: a column is missing.
@@ -254,7 +261,7 @@ def check_columns(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame:
 
 
 def to_arrow(frame: DataFrame, schema: pa.Schema, what: str) -> pa.Table:
-    """Returns a small DataFrame as an Arrow table with a declared schema.
+    """Converts a small DataFrame to an Arrow table with a declared schema.
 
     Raises:
         InputError: a column is missing or cannot have the declared type.

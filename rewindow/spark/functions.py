@@ -1,6 +1,6 @@
-"""The functions and `Window` of pyspark, imported when they are first used.
+"""The functions and `Window` of pyspark, which are imported when they are first used.
 
-Operators can import them at the top of their modules, and a command that starts no Spark, such as
+Operators can import them at the top of their modules. A command that starts no Spark, such as
 `rewindow validate`, still does not load pyspark.
 """
 

@@ -2,8 +2,8 @@
 their states.
 
 Spark ends its JVM at the first OutOfMemoryError of a task, and the driver ends with it. Therefore a
-job notes what it computes in a file next to its outcome file, and readers of the outcome report
-that.
+job writes what it computes to a file next to its outcome file. Readers of the outcome report the
+content of that file.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _STATES: dict[str, str] = {}
 
 
 def note_states(states: Mapping[str, str]) -> None:
-    """Sets the sizes of the operators' states, as text, that the notes of this group show."""
+    """Sets the sizes of the operators' states, as text, for the notes of this group."""
     _STATES.clear()
     _STATES.update(states)
 
 
 @contextmanager
 def computing(operators: Sequence[str]) -> Iterator[None]:
-    """Notes the operators that this thread computes. The note is kept after an error."""
+    """Notes the operators that this thread computes. The note remains after an error."""
     _note(operators)
     yield
     _note(())

@@ -1,5 +1,5 @@
-"""Delta's jars: downloaded once by the Ivy resolver that Spark ships, verified, and then used
-offline.
+"""The jars of Delta. The Ivy resolver that is part of Spark downloads them once. They are verified
+and then used offline.
 
 `jars.sha256` lists the jars with their checksums. A jar is moved into its folder only after
 verification, so an interrupted download never counts as complete.

@@ -1,7 +1,7 @@
 """Finds the Java 17 that Spark needs: in JAVA_HOME, then on PATH, then in the usual folders of
 JDKs.
 
-Also detects limits of the shell with which a JVM does not start or hangs.
+Also detects shell limits that prevent a JVM from starting or cause it to hang.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _VERSION = re.compile(r'version "(\d+)')
 
 @cache
 def find_java() -> Path:
-    """Returns the home of a Java 17, so that `<home>/bin/java` runs.
+    """Returns the home of a Java 17, which contains `bin/java`.
 
     Raises:
         ResourceError: none was found; lists the versions that were found.
@@ -99,7 +99,7 @@ def check_limits(heap: str) -> None:
 
 
 def heap_bytes(text: str) -> int:
-    """Returns a size in Spark's format in bytes; a number without a unit is in mebibytes.
+    """Converts a size in Spark's format to bytes. A number without a unit is in mebibytes.
 
     >>> heap_bytes("2g"), heap_bytes("512")
     (2147483648, 536870912)
@@ -122,7 +122,7 @@ def _limits() -> str:
 
 
 def java_major(home: Path) -> int | None:
-    """Returns the major version of the Java in this folder; None if it does not run."""
+    """Returns the major version of the Java in a folder; None if it does not run."""
     binary = home / "bin" / "java"
     if not os.access(binary, os.X_OK):
         return None

@@ -1,4 +1,6 @@
-"""Common part of all submitted jobs: outcome file, exit code, end with the parent process."""
+"""The common part of all submitted jobs: outcome file, exit code, and the end together with the
+parent process.
+"""
 
 from __future__ import annotations
 
@@ -77,8 +79,10 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
 
 
 def as_rewindow_error(error: Exception) -> RewindowError:
-    """Returns a `RewindowError` unchanged. Any other error becomes one that describes it and names
-    the log with the full traceback.
+    """Returns a `RewindowError` unchanged.
+
+    Any other error becomes a `RewindowError` that describes it and names the log with the full
+    traceback.
     """
     if isinstance(error, RewindowError):
         return error
@@ -91,8 +95,8 @@ def as_rewindow_error(error: Exception) -> RewindowError:
 
 
 def end_group(error: RewindowError) -> None:
-    """Ends the process group of a job that cannot end by itself, after writing the error to the
-    outcome file.
+    """Writes the error to the outcome file of a job that cannot end by itself, and ends the job's
+    process group.
     """
     _write(_outcome(error))
     sys.stdout.flush()
@@ -115,23 +119,25 @@ def print_line(line: str) -> None:
 
 
 def leave(code: int) -> None:
-    """Ends the process immediately with an exit code; Spark's shutdown has nothing left to save."""
+    """Ends the process immediately with an exit code. Spark's shutdown has nothing left to save."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
 class StopRequest:
-    """Whether the user has requested a stop. SIGINT and SIGTERM set it; the loop checks it at the
-    end of a group.
+    """Whether the user has requested a stop.
+
+    SIGINT and SIGTERM set it, and the loop checks it at the end of a group.
     """
 
     def __init__(self) -> None:
         self.asked = False
 
     def listen(self) -> None:
-        """Installs handlers for SIGINT and SIGTERM; a second signal ends the process
-        immediately.
+        """Installs handlers for SIGINT and SIGTERM.
+
+        A second signal ends the process immediately.
         """
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._ask)
@@ -149,8 +155,9 @@ class StopRequest:
 
 
 def _write(outcome: dict[str, Any]) -> bool:
-    """Writes the outcome file, if a launcher waits for it; returns whether it does. The
-    launcher then reports the outcome.
+    """Writes the outcome file if a launcher waits for it.
+
+    Returns whether a launcher waits, because it then reports the outcome.
     """
     path = os.environ.get(OUTCOME_VARIABLE)
     if not path:

@@ -28,7 +28,7 @@ def where_all_is() -> str:
 
 
 def hush_pyspark() -> None:
-    """Stops pyspark from printing an error with the JVM's frames as JSON in addition to
+    """Stops pyspark from printing an error as JSON, with the JVM's stack frames, in addition to
     raising it.
     """
     from pyspark.logger import PySparkLogger
@@ -38,7 +38,7 @@ def hush_pyspark() -> None:
 
 
 def keep_traceback(error: BaseException) -> None:
-    """Appends an error with its causes to the job's log; without a log, they are printed."""
+    """Appends an error with its causes to the job's log. Without a log, they are printed."""
     text = "".join(traceback.format_exception(error))
     path = log_file()
     if path is None:

@@ -2,8 +2,8 @@
 
 `spark.task.maxFailures = 1` ends a job when one of its tasks fails. If an executor is lost,
 however, Spark repeats tasks without counting a failure: finished tasks of a stage whose output
-other stages still need, and running tasks if the application did not cause the loss. At most once
-must not commit their results.
+other stages still need, and running tasks if the application did not cause the loss. The mode at
+most once must not commit their results.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EVENTS_WITHIN_MS = 60_000
 
 @contextmanager
 def each_task_once(context: SparkContext, work: str) -> Iterator[None]:
-    """Raises an error at its end if Spark may have run a task of some work again.
+    """Raises an error at the end of the context if Spark may have run one of its tasks again.
 
     Args:
         context: the session that does the work.
@@ -57,7 +57,7 @@ def each_task_once(context: SparkContext, work: str) -> Iterator[None]:
 
 
 def refuse_repeated_task(operator: str) -> None:
-    """Raises an error in a task of an operator that Spark has started before.
+    """Raises an error in a task of an operator if Spark has already started the task before.
 
     Raises:
         ResourceError: Spark has started this task before.

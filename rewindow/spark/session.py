@@ -34,10 +34,10 @@ def spark_session(
     quick: bool = False,
     extra_conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Returns the session of this process, which is started if none exists.
+    """Returns the Spark session of this process. Starts it if there is none.
 
-    Under spark-submit the JVM is already running with its settings. Only the settings of a session
-    are changed then.
+    With spark-submit, the JVM is already running with its settings. Then only the settings of a
+    session are changed.
 
     Args:
         config: current settings.
@@ -87,8 +87,9 @@ def _secret(config: Config) -> dict[str, str]:
 
 
 def send_modules(modules: Iterable[ModuleType]) -> None:
-    """Makes Spark send definitions of modules, such as Python UDFs, to its workers, which cannot
-    import applications.
+    """Makes Spark send definitions of modules, such as Python UDFs, to its workers.
+
+    The workers cannot import applications.
     """
     from pyspark import cloudpickle
 
@@ -123,7 +124,7 @@ def _prepare_environment() -> None:
 
 @contextmanager
 def whole_stages(spark: SparkSession, *, compiled: bool) -> Iterator[None]:
-    """Enables or disables compilation of queries in whole stages."""
+    """Enables or disables Spark's whole-stage code generation for queries."""
     before = spark.conf.get(_WHOLE_STAGE)
     spark.conf.set(_WHOLE_STAGE, before if compiled else "false")
     try:

@@ -1,7 +1,7 @@
 """Spark's settings as plain text, for a session in this process and for spark-submit. Starts no
 JVM.
 
-This module only fixes settings that correctness or every start depends on. `[spark.conf]` of
+This module only sets what is needed for correct results or for every start. `[spark.conf]` of
 rewindow.toml overrides them.
 """
 
@@ -114,16 +114,17 @@ def local_threads(master: str) -> int:
 
 
 def scratch_folder(config: Config) -> Path:
-    """Returns the folder for Spark's temporary files, of this process and its jobs; always on this
-    machine.
+    """Returns the folder for temporary files of Spark in this process and its jobs.
+
+    It is always on this machine.
     """
     name = f"{socket.gethostname()}-{_short_place()}-{os.getpid()}"
     return (config.state / "tmp" / name).local()
 
 
 def make_scratch(config: Config) -> None:
-    """Creates this process's scratch folder, and deletes those of processes that have ended on this
-    host.
+    """Creates the scratch folder of this process, and deletes the folders of processes that have
+    ended on this host.
     """
     own = scratch_folder(config)
     own.mkdir(parents=True, exist_ok=True)
@@ -156,8 +157,9 @@ def _short_place() -> str:
 
 
 def write_properties(config: Config, settings: Mapping[str, str]) -> Path:
-    """Writes settings to a file for spark-submit that only this user can read. On a command line
-    other users could see them.
+    """Writes settings for spark-submit to a file that only this user can read.
+
+    On a command line, other users could see them.
     """
     path = scratch_folder(config) / f"spark-{uuid.uuid4().hex[:8]}.properties"
     lines = [
@@ -174,8 +176,9 @@ def write_properties(config: Config, settings: Mapping[str, str]) -> Path:
 
 
 def properties_arguments(properties: Path) -> list[str]:
-    """Returns the spark-submit arguments for a file of settings, which override those of a
-    cluster.
+    """Returns the spark-submit arguments for a file of settings.
+
+    These settings override those of a cluster.
     """
     return ["--load-spark-defaults", "--properties-file", str(properties)]
 
@@ -191,12 +194,14 @@ def _escaped(text: str, special: str) -> str:
 
 
 def class_archive(config: Config) -> Path:
-    """Returns the path of Spark's class archive, next to the jars from which it was built."""
+    """Returns the path of Spark's class archive, which is next to the jars from which it was
+    built.
+    """
     return config.jars.parent / "spark.jsa"
 
 
 def usable_archive(config: Config) -> Path | None:
-    """Returns the class archive if it is complete: a JVM crashes with a truncated one."""
+    """Returns the class archive if it is complete. A JVM crashes with a truncated archive."""
     path = class_archive(config)
     try:
         return path if path.stat().st_size == int(path.with_suffix(".bytes").read_text()) else None

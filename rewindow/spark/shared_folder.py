@@ -1,4 +1,4 @@
-"""Errors of a cluster whose executors do not see the same folders as the driver.
+"""Errors of a cluster whose executors and driver do not see the same folders.
 
 If an executor has a separate state folder, the driver does not find the files that it writes, and
 it does not find the driver's files. Spark does not report this cause.
@@ -28,7 +28,7 @@ _HINT = (
 
 
 def lost_rows(folder: Location, written: int, found: int, hosts: Set[str]) -> RewindowError:
-    """Returns the error for rows that tasks have written and the driver does not find.
+    """Returns the error for rows that tasks have written but the driver does not find.
 
     Args:
         folder: the folder that both used.

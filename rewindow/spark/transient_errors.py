@@ -1,5 +1,5 @@
-"""Decides which errors are retryable: those caused by the machine or by Spark, but not those that
-the same work would cause again.
+"""Decides which errors are retryable. An error is retryable if the machine or Spark caused it and
+the same work need not cause it again.
 
 In at most once, every failed attempt costs windows, so an error that every attempt would meet must
 end the replay.
@@ -43,7 +43,7 @@ _MACHINE = re.compile(
 def is_passing(error: BaseException) -> bool:
     """Returns whether an error may not occur in the next attempt.
 
-    The SQLSTATE decides for Spark's errors. A file that cannot be read counts as damaged or
+    For Spark's errors, the SQLSTATE decides. A file that cannot be read counts as damaged or
     missing, unless the operating system reports a fault. An error without SQLSTATE, such as a lost
     worker or JVM, is transient.
     """
@@ -65,20 +65,23 @@ def is_passing(error: BaseException) -> bool:
 
 
 def has_lost_jvm(error: BaseException) -> bool:
-    """Returns whether an error means that the JVM no longer responds."""
+    """Returns whether an error shows that the JVM no longer responds."""
     from py4j.protocol import Py4JNetworkError
 
     return isinstance(error, ConnectionError | Py4JNetworkError)
 
 
 def has_lost_worker(error: BaseException) -> bool:
-    """Returns whether the process that ran Python code for Spark has crashed."""
+    """Returns whether an error shows that the process that ran Python code for Spark has
+    crashed.
+    """
     return _CRASHED in spark_text(error)
 
 
 def spark_text(error: BaseException) -> str:
-    """Returns the full text of an error from the JVM, including causes; the text that Python has if
-    the JVM has ended.
+    """Returns the full text of an error from the JVM, including its causes.
+
+    If the JVM has ended, returns the text that Python has.
     """
     try:
         text = str(error)
@@ -109,8 +112,10 @@ def describe(error: BaseException) -> str:
 
 
 def hint_on(error: BaseException) -> str:
-    """Returns a hint about an error that Rewindow did not raise: for a full disk, or the hint of a
-    query that stops itself; otherwise an empty text.
+    """Returns a hint about an error that Rewindow did not raise, for example for a full disk; empty
+    if there is none.
+
+    If a query that stops itself raised the error, its hint is returned.
     """
     text = spark_text(error)
     if (raised := _RAISED.search(text)) and raised[2]:
@@ -130,7 +135,7 @@ def _is_retryable_in_worker(text: str) -> bool:
 
 
 def _of_worker(text: str) -> str:
-    """Returns the error of a Python traceback from a Spark worker, with its notes."""
+    """Returns the error in a Python traceback from a Spark worker, with its notes."""
     _, _, trace = text.rpartition("Traceback (most recent call last):")
     # Lines of frames are indented; the error and its notes are not.
     lines = []
@@ -153,8 +158,9 @@ def _passes_in_spark(text: str) -> bool:
 
 
 def _passes_in_system(error: OSError) -> bool:
-    """Returns whether the machine caused an error. pyarrow raises errors about damaged files
-    without a number.
+    """Returns whether the machine caused an error.
+
+    pyarrow raises errors about damaged files without a number.
     """
     number = error_number(error)
     if number is not None:

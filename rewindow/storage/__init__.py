@@ -1,5 +1,5 @@
-"""Storage: names, folders and columns of all tables; Delta tables without Spark; and the fence,
-which stops commits of older attempts.
+"""Storage: names, folders and columns of all tables, access to Delta tables without Spark, and the
+fence, which stops commits of older attempts.
 """
 
 from rewindow.storage.delta import DataFile, Table, create_table, data_files

@@ -1,4 +1,5 @@
-"""Checksums of a table's files, recorded when the files are written and compared without Spark.
+"""Checksums of a table's files. They are recorded when the files are written, and compared without
+Spark.
 
 For a stream they are in its table `.files`. For a staged output they are in the `userMetadata` of
 the commit that added the files, so that a file and its checksum become visible together. A file
@@ -35,13 +36,16 @@ def with_checksums(files: Sequence[DataFile]) -> list[DataFile]:
 
 
 def with_noted(table: Table, files: Sequence[DataFile]) -> list[DataFile]:
-    """Returns files of a table with their recorded checksums; empty for a file without one."""
+    """Adds the recorded checksums to files of a table.
+
+    A file without a recorded checksum has an empty one.
+    """
     noted = noted_checksums(table) if files else {}
     return [replace(file, checksum=noted.get(name_in(table, file), "")) for file in files]
 
 
 def noted_checksums(table: Table) -> Mapping[str, str]:
-    """Returns the recorded checksums, by the file's path in the table's folder."""
+    """Returns the recorded checksums by the path of the file in the table's folder."""
     notes = files_path(table.path)
     if Table.exists(notes):
         return {name: checksum for name, (_, checksum) in noted_files(Table.open(notes)).items()}
@@ -49,8 +53,9 @@ def noted_checksums(table: Table) -> Mapping[str, str]:
 
 
 def differing(files: Iterable[DataFile]) -> list[DataFile]:
-    """Returns the files whose bytes do not match their checksum; files without a checksum are
-    skipped.
+    """Returns the files whose bytes do not match their checksum.
+
+    Files without a checksum are skipped.
 
     Raises:
         OSError: a file cannot be read.

@@ -1,5 +1,5 @@
-"""Damaged files of published tables: finds them before a publication or undo starts, and leaves
-them out on request. No JVM.
+"""Finds damaged files of published tables before a publication or undo starts, and leaves them out
+on request. No JVM.
 
 All files that a publication or an undo must read are read completely in advance and compared with
 their recorded checksums, or decoded if they have none. Spark would report damage late, after
@@ -59,8 +59,8 @@ class DamagedFile:
 
 
 def find_damage(table: Table, name: str, windows: WindowRange) -> list[DamagedFile]:
-    """Returns the files of a table's snapshot that contain windows of a range and
-    cannot be read.
+    """Returns the files of a table's snapshot that contain windows of a range and cannot be
+    read.
     """
     damage = []
     touched = with_noted(table, table.files(windows.first, windows.last))
@@ -85,8 +85,9 @@ def find_damage(table: Table, name: str, windows: WindowRange) -> list[DamagedFi
 
 
 def damaged_now(config: Config, names: Iterable[str], windows: WindowRange) -> list[DamagedFile]:
-    """Returns the damaged files of the current versions of published tables in a range. Missing
-    tables are ignored.
+    """Returns the damaged files in a range of the current versions of published tables.
+
+    Missing tables are ignored.
     """
     damage: list[DamagedFile] = []
     for name in names:
@@ -96,7 +97,7 @@ def damaged_now(config: Config, names: Iterable[str], windows: WindowRange) -> l
 
 
 def damaged_error(damage: Sequence[DamagedFile], command: str) -> TableError:
-    """Returns an error that names table, file and windows.
+    """Returns an error that names the table, the file and the windows.
 
     Args:
         damage: the damaged files, at least one.
@@ -130,7 +131,7 @@ def resolve_damage(
     leave_out_damaged: bool,
     command: str,
 ) -> None:
-    """Raises an error if there are damaged files, or leaves them out if the user asked for that.
+    """Raises an error if there are damaged files, or leaves the files out if the user requested it.
 
     Raises:
         TableError: names the files; or they cannot be left out.
@@ -188,8 +189,9 @@ def _damage(table: Table, file: DataFile) -> str:
 
 
 def _take_out(config: Config, name: str, damage: Sequence[DamagedFile]) -> None:
-    """Moves files to a subfolder and removes them from the log, in one commit. May be repeated
-    after a crash.
+    """Moves files to a subfolder and removes them from the log, in one commit.
+
+    Can be repeated after a crash.
     """
     table = open_published(config, name)
     mine = {entry.file.relative_to(table.path) for entry in damage}
@@ -210,7 +212,7 @@ def _take_out(config: Config, name: str, damage: Sequence[DamagedFile]) -> None:
 
 
 def _delete_windows(config: Config, output: str, windows: WindowRange) -> None:
-    """Deletes the remaining rows of windows from other files, and their seals."""
+    """Deletes the seals of windows, and their remaining rows in other files."""
     metadata = {
         "userMetadata": json.dumps(
             {"rewindow": LEFT_OUT, "windows": [[windows.first, windows.last]]}

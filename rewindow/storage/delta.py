@@ -86,23 +86,23 @@ class Sized(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The size in bytes."""
         ...
 
 
 def total_size(files: Iterable[Sized]) -> int:
-    """Returns the total size of some files, in bytes."""
+    """Returns the total size of the given files in bytes."""
     return sum(file.size for file in files)
 
 
 def paths_of(files: Iterable[DataFile]) -> list[str]:
-    """Returns the paths of some files, in their order."""
+    """Returns the paths of the given files, in the same order."""
     return [file.path for file in files]
 
 
 def by_bounds(files: Iterable[DataFile]) -> list[tuple[int, int, DataFile]]:
-    """Returns the files with known bounds, each with its bounds, ordered by first window, last
-    window and path.
+    """Returns the files with known bounds and these bounds, ordered by first window, last window
+    and path.
     """
     known = []
     for file in files:
@@ -112,10 +112,10 @@ def by_bounds(files: Iterable[DataFile]) -> list[tuple[int, int, DataFile]]:
 
 
 class Table:
-    """An open Delta table, pinned to one snapshot.
+    """An open Delta table at one snapshot.
 
-    A commit of delta-rs does not update the snapshot of its handle, so every commit method here
-    refreshes it afterwards.
+    A commit of delta-rs does not update the snapshot of its handle, so every commit method of this
+    class refreshes it afterwards.
 
     Attributes:
         hidden: windows of a stream that were never sealed, whose rows must not be read.
@@ -129,7 +129,7 @@ class Table:
 
     @classmethod
     def open(cls, path: Location | str, version: int | None = None) -> Table:
-        """Returns the table in a folder, at its newest or at a given version.
+        """Returns the table in a folder, at its newest version or at a given one.
 
         Raises:
             MissingTableError: the folder contains no Delta table.
@@ -154,19 +154,20 @@ class Table:
         return (location(path) / "_delta_log").is_dir() and DeltaTable.is_deltatable(str(path))
 
     def refresh(self) -> Table:
-        """Moves to the newest snapshot; returns the table itself."""
+        """Moves the table to its newest snapshot and returns it."""
         with reading_table(self.path):
             self._delta.update_incremental()
         return self
 
     def reading(self, *files: DataFile) -> reading_tables:
-        """Returns a context for reading files of its snapshot, by default all, that turns errors of
-        libraries into ours.
+        """Returns a context for reading files of the snapshot, by default all.
+
+        In it, errors of libraries become errors of Rewindow.
         """
         return reading_table(self.path, lambda: self.locations(files))
 
     def locations(self, files: Iterable[DataFile] = ()) -> list[Location]:
-        """Returns the locations of the given files, or of all its files."""
+        """Returns the locations of the given files, or of all files of the table."""
         return list(map(location, paths_of(files or self.files())))
 
     @property
@@ -176,36 +177,39 @@ class Table:
 
     @property
     def version(self) -> int:
-        """Version of the snapshot."""
+        """The version of the snapshot."""
         return self._delta.version()
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema with pyarrow's plain types instead of string and binary views."""
+        """The schema, with pyarrow's plain types instead of string and binary views."""
         return plain_schema(pa.schema(self._delta.schema().to_arrow()))
 
     @property
     def id(self) -> str:
-        """Delta's id of the table, which changes if the table is deleted and created again."""
+        """The id that Delta has assigned to the table.
+
+        It changes if the table is deleted and created again.
+        """
         return str(self._delta.metadata().id)
 
     @property
     def properties(self) -> dict[str, str]:
-        """Table properties."""
+        """The table properties."""
         return dict(self._delta.metadata().configuration)
 
     def txn(self, app_id: str) -> int:
-        """Returns the last transaction version of an id on this snapshot, -1 if there is none."""
+        """Returns the last transaction version of an id on this snapshot; -1 if there is none."""
         version = self._delta.transaction_version(app_id)
         return -1 if version is None else version
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """Returns its commits from the log, newest first."""
+        """Returns the table's commits from the log, newest first."""
         with reading_table(self.path):
             return self._delta.history(limit)
 
     def files(self, first: int | None = None, last: int | None = None) -> list[DataFile]:
-        """Returns the snapshot's files that may contain windows of a closed range."""
+        """Returns the snapshot's files that may contain windows of a range."""
         actions = self._actions()
         empty = [None] * actions.num_rows
         column = actions.to_pydict()
@@ -227,7 +231,10 @@ class Table:
         return [file for file in files if _may_hold(file, first, last)]
 
     def read(self, file: DataFile, columns: list[str]) -> pa.Table:
-        """Returns columns of one of its files; columns that the file does not have are left out."""
+        """Returns columns of one of the table's files.
+
+        Columns that the file does not have are left out.
+        """
         with self.reading(file), pq.ParquetFile(file.path) as parquet:
             return parquet.read(columns=columns)
 
@@ -236,8 +243,8 @@ class Table:
             return pa.table(self._delta.get_add_actions(flatten=True))
 
     def is_plain(self) -> bool:
-        """Returns whether its Parquet files can be read without Delta (no deletion vectors, no
-        column mapping).
+        """Returns whether the table's Parquet files can be read without Delta (no deletion vectors,
+        no column mapping).
         """
         protocol = self._delta.protocol()
         return protocol.min_reader_version < 2 or not (
@@ -280,7 +287,7 @@ class Table:
         version: int,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Adds Parquet files in the table's folder to the table. Without files it commits an empty
+        """Adds Parquet files in the table's folder to the table. Without files, commits an empty
         transaction.
 
         The commit stores the checksums of the files.
@@ -310,8 +317,8 @@ class Table:
     ) -> None:
         """Appends a small frame.
 
-        delta-rs receives the handle instead of the path: with a path it would commit on the newest
-        snapshot instead of this one.
+        delta-rs is called with the handle instead of the path. With a path, it would commit on the
+        newest snapshot instead of this one.
 
         Raises:
             FencedError: another commit with the same transaction id was made since the snapshot.
@@ -329,7 +336,7 @@ class Table:
         app_id: str,
         version: int,
     ) -> None:
-        """Adds files, with their checksums, and removes others, in one commit on this snapshot.
+        """Adds files with their checksums and removes other files, in one commit on this snapshot.
 
         Raises:
             FencedError: another commit was made since the snapshot.
@@ -356,12 +363,12 @@ class Table:
         )
 
     def _checksums(self, files: Iterable[DataFile]) -> dict[str, str]:
-        """Returns the known checksums of files, by path in the table's folder."""
+        """Returns the known checksums of files by path in the table's folder."""
         known = (file for file in files if file.checksum)
         return {location(file.path).relative_to(self.path): file.checksum for file in known}
 
     def single_values(self, column: str) -> dict[str, Any]:
-        """Returns file to value, for the files in which a column has the same value in all rows
+        """Returns the value of a column for each file in which all rows have the same value,
         according to the log.
         """
         actions = self._actions()
@@ -376,8 +383,9 @@ class Table:
         }
 
     def append(self, frame: pa.Table) -> None:
-        """Appends a small frame without a fence, for rows that may be duplicated and do not
-        conflict with other commits.
+        """Appends a small frame without a fence.
+
+        It is used for rows that may be duplicated and do not conflict with other commits.
         """
         with reading_table(self.path):
             write_deltalake(self._delta, frame, mode="append")
@@ -428,7 +436,7 @@ def create_table(
     schema: pa.Schema,
     properties: Mapping[str, str] | None = None,
 ) -> Table:
-    """Creates an empty table. An existing table is opened and not changed."""
+    """Creates an empty table. An existing table is opened unchanged."""
     if not Table.exists(path):
         path.make_folder()
         DeltaTable.create(
@@ -442,8 +450,8 @@ def create_table(
 
 
 def data_files(folder: Location) -> list[DataFile]:
-    """Returns the Parquet files that a job wrote into a folder, with row count and statistics from
-    their footers.
+    """Returns the Parquet files that a job has written to a folder, with row count and statistics
+    from their footers.
 
     Files without rows are left out.
     """
@@ -469,7 +477,7 @@ def data_files(folder: Location) -> list[DataFile]:
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Returns a schema with string and binary views replaced by plain types."""
+    """Replaces string and binary views in a schema by plain types."""
     return pa.schema(retyped(schema, _plain))
 
 

@@ -1,5 +1,5 @@
-"""Translates exceptions of libraries into errors of Rewindow, and separates damaged files from
-temporary trouble of the machine.
+"""Converts exceptions of libraries into errors of Rewindow, and distinguishes damaged files from
+temporary faults of the machine.
 
 delta-rs, DataFusion and pyarrow raise their own exceptions, often with frames of native code in the
 text, and with the operating system's error number only as text. Damage in a table is permanent; a
@@ -64,7 +64,8 @@ _FRAME = re.compile(
 
 
 def error_number(error: BaseException) -> int | None:
-    """Returns the operating system's number of an error, even if a library has it only as text.
+    """Returns the operating system's number of an error, even if a library has only included it in
+    the text.
 
     >>> error_number(ValueError("Unable to open file x: Read-only file system (os error 30)"))
     30
@@ -76,8 +77,8 @@ def error_number(error: BaseException) -> int | None:
 
 
 def may_be_whole(error: BaseException) -> bool:
-    """Returns whether a file that could not be read may still be intact, because the error is one
-    of the machine.
+    """Returns whether a file that could not be read may still be intact, because the machine caused
+    the error.
 
     >>> may_be_whole(OSError(5, "Input/output error")), may_be_whole(FileNotFoundError(2, "gone"))
     (True, False)
@@ -87,17 +88,17 @@ def may_be_whole(error: BaseException) -> bool:
 
 
 def is_about_files(error: BaseException) -> bool:
-    """Returns whether a query failed because a file could not be read, not because the query is
+    """Returns whether a query failed because a file could not be read, and not because the query is
     wrong.
     """
     return error_number(error) is not None or any(word in str(error) for word in _FILES)
 
 
 class reading_tables:  # noqa: N801  (a context manager, like those of contextlib)
-    """Turns exceptions of libraries while tables are read into an error that names the damaged
-    file.
+    """Turns exceptions of libraries during the reading of tables into an error that names the
+    damaged file.
 
-    It is a class, since no `except` clause can name all these exceptions: delta-rs raises some as
+    It is a class, because no `except` clause can name all these exceptions: delta-rs raises some as
     plain `Exception`, and a panic of its native code has a class that cannot be imported.
 
     Args:
@@ -168,8 +169,10 @@ def _is_of_a_library(error: BaseException) -> bool:
 
 
 def damage_of(file: Location) -> str:
-    """Returns why a file of a table or of its log cannot be decoded, without a full stop; empty if
-    it can be decoded.
+    """Returns the reason why a file of a table or of its log cannot be decoded; empty if it can be
+    decoded.
+
+    The text has no full stop.
     """
     try:
         if file.name.endswith(".parquet"):
@@ -212,7 +215,7 @@ def library_failure(error: BaseException) -> RewindowError | None:
     """Returns an error of Rewindow for an exception of a library or the operating system; None for
     a bug.
 
-    It is the last resort of a command; code that knows the table raises a better error.
+    A command uses it as the last resort. Code that knows the table raises a better error.
     """
     module = type(error).__module__.partition(".")[0]
     if isinstance(error, OSError) and error.filename is not None:

@@ -23,19 +23,19 @@ MARK_BITS = 40
 
 
 class Log(Protocol):
-    """The interface of a table that the commit protocol uses: files and transaction ids of a
-    snapshot, and commits on that snapshot.
+    """The interface of a table for the commit protocol: files and transaction ids of a snapshot,
+    and commits on that snapshot.
 
-    `Table` implements it on Delta, and the simulation of the protocol implements it in memory.
+    `Table` implements it on Delta, and the protocol simulation implements it in memory.
     """
 
     path: Location
 
     def refresh(self) -> Log:
-        """Moves to the newest snapshot."""
+        """Moves the log to its newest snapshot."""
 
     def txn(self, app_id: str) -> int:
-        """Returns the last transaction version of an id on the snapshot, -1 if there is none."""
+        """Returns the last transaction version of an id on the snapshot; -1 if there is none."""
 
     def check_committable(self) -> None:
         """Raises an error if commits to the table are not known to be safe."""
@@ -44,7 +44,7 @@ class Log(Protocol):
         """Returns the snapshot's files."""
 
     def read(self, file: DataFile, columns: list[str]) -> pa.Table:
-        """Returns columns of one of its files."""
+        """Returns columns of one of the table's files."""
 
     def sync(self) -> None:
         """Writes the log's newest commits to disk."""
@@ -84,8 +84,8 @@ class Log(Protocol):
 
 @dataclass(frozen=True)
 class Position:
-    """The content of a table's transaction id: the epoch that last wrote, and the mark that it
-    reached (0: no window).
+    """The content of a table's transaction id: the epoch that last wrote, and the mark up to which
+    it wrote (0: no window).
     """
 
     epoch: int
@@ -98,14 +98,19 @@ class Position:
 
 
 def position(table: Log, app_id: str) -> Position:
-    """Returns the position of a table on its snapshot; epoch 0, mark 0 before the first attempt."""
+    """Returns the position of a table on its snapshot.
+
+    Before the first attempt, epoch and mark are 0.
+    """
     version = max(table.txn(app_id), 0)
     return Position(version >> MARK_BITS, version & ((1 << MARK_BITS) - 1))
 
 
 @dataclass
 class FencedTable:
-    """A table that this attempt has fenced. Its commits check the epoch on their snapshot.
+    """A table that this attempt has fenced.
+
+    Its commits check the epoch on their snapshot.
 
     Attributes:
         done: the table's mark before it was fenced.
@@ -120,7 +125,7 @@ class FencedTable:
 
     @property
     def path(self) -> Location:
-        """Folder of the table."""
+        """The folder of the table."""
         return self.table.path
 
     def commit(
@@ -153,7 +158,7 @@ class FencedTable:
         self._check()
 
     def replace(self, added: Sequence[DataFile], removed: Sequence[DataFile]) -> bool:
-        """Replaces files by others that contain the same rows; the mark does not change.
+        """Replaces files by other files with the same rows. The mark does not change.
 
         The commit is made on the snapshot from which the files were read, so that it cannot undo a
         commit of another process.

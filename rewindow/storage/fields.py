@@ -38,8 +38,8 @@ _SIZED = re.compile(r"(\w+)\s*(\(\s*\d+\s*(?:,\s*\d+\s*)?\))?")
 
 
 def plain_type(name: str, size: str | None) -> pa.DataType | None:
-    """Returns the type with a lower-case name, with the precision and scale of a decimal; None for
-    an unknown name.
+    """Returns the type with a lower-case name, including the precision and scale of a decimal; None
+    for an unknown name.
     """
     if name in ("decimal", "dec", "numeric"):
         precision, _, scale = (size or "(10, 0)").strip("() ").partition(",")
@@ -48,7 +48,7 @@ def plain_type(name: str, size: str | None) -> pa.DataType | None:
 
 
 def type_named(text: str) -> pa.DataType | None:
-    """Returns the type of a Spark type name; None if it is unknown.
+    """Returns the type for a Spark type name; None if it is unknown.
 
     >>> type_named("DECIMAL(12, 2)"), type_named("array<string>"), type_named("number")
     (Decimal128Type(decimal128(12, 2)), ListType(list<item: string>), None)
@@ -62,7 +62,7 @@ def type_named(text: str) -> pa.DataType | None:
 
 
 def fields_without(fields: Iterable[Field], names: Container[str]) -> list[Field]:
-    """Returns the fields whose names are not in a container, in their order.
+    """Returns the fields whose names are not in a container, in their original order.
 
     >>> schema = pa.schema([("window_id", pa.int64()), ("key", pa.string())])
     >>> fields_without(schema, {"window_id"})
@@ -75,7 +75,7 @@ def retyped(
     fields: Iterable[pa.Field],
     type_of: Callable[[pa.DataType], pa.DataType],
 ) -> list[pa.Field]:
-    """Returns copies of the fields whose types are replaced by `type_of(type)`."""
+    """Returns copies of the fields, with their types replaced by `type_of(type)`."""
     return [field.with_type(type_of(field.type)) for field in fields]
 
 

@@ -1,5 +1,5 @@
-"""The table `.files` of a stream: one row per data file, with its size and the checksum of its
-bytes.
+"""The table `.files` of a stream. It has one row per data file, with the size and the checksum of
+the file.
 
 Code that adds files to a stream's table (recording, publication) calls `note_files` after the
 commit and before the windows are sealed, so that every file of a sealed window has its row. Rows
@@ -37,12 +37,15 @@ _CHUNK_BYTES = 1 << 20
 
 
 def files_path(data: Location) -> Location:
-    """Returns the folder of the table of a stream's data files, next to that of its tuples."""
+    """Returns the folder of the table that lists a stream's data files.
+
+    It is next to the table of tuples.
+    """
     return data.with_name(files_name(data.name))
 
 
 def open_files(data: Location) -> Table:
-    """Returns the table of a stream's data files.
+    """Returns the table that lists a stream's data files.
 
     Args:
         data: folder of the stream's tuples.
@@ -63,8 +66,10 @@ def open_files(data: Location) -> Table:
 
 
 def note_files(data: Table, files: Table, taken: Mapping[str, str] | None = None) -> int:
-    """Adds a row for every file of the table's snapshot that has none yet, and returns the number
-    of new rows. May be repeated.
+    """Adds a row for every file of the table's snapshot that has none yet. Returns the number of
+    new rows.
+
+    Can be repeated.
 
     Args:
         data: the table of tuples.
@@ -86,19 +91,19 @@ def note_files(data: Table, files: Table, taken: Mapping[str, str] | None = None
 
 
 def noted_files(files: Table) -> dict[str, tuple[int, str]]:
-    """Returns file name to its size and checksum, for all files that were ever recorded."""
+    """Returns the size and the checksum of every file that was ever recorded, by file name."""
     rows = query("select file, bytes, checksum from f", f=files)
     pairs = zip(rows["bytes"].to_pylist(), rows["checksum"].to_pylist(), strict=True)
     return dict(zip(rows["file"].to_pylist(), pairs, strict=True))
 
 
 def name_in(data: Table, file: DataFile) -> str:
-    """Returns a file's path within its table's folder, which is the key of its row."""
+    """Returns the path of a file in its table's folder. It is the key of the file's row."""
     return location(file.path).relative_to(data.path)
 
 
 def file_checksum(path: Location, size: int | None = None) -> str:
-    """Returns the SHA-256 of a file's bytes, or of its first `size` bytes, in hexadecimal."""
+    """Returns the SHA-256 of a file, or of its first `size` bytes, in hexadecimal."""
     digest = hashlib.sha256()
     left = sys.maxsize if size is None else size
     with path.open() as stream:

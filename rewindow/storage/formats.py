@@ -1,4 +1,4 @@
-"""Format numbers of tables: each table stores its number as a property, and commands reject a table
+"""Format numbers of tables. Each table stores its number as a property, and commands reject a table
 with another number.
 
 A table without a number has format 1. A change of the columns of a kind of table, or of the meaning
@@ -73,7 +73,7 @@ def format_of(table: Table) -> int:
 
 
 def check_format(table: Table, kind: TableKind) -> Table:
-    """Returns the table if it has the format of this version.
+    """Checks that a table has the format of this version, and returns the table.
 
     Raises:
         TableError: it has an older or a newer format; the message has both and the next step.

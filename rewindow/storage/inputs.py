@@ -45,8 +45,9 @@ def open_input(entry: InputPlan, state: Location) -> Table:
 
 
 class InputFiles:
-    """The data files of an input at one version. Each is compared once, before one of its windows
-    is read.
+    """The data files of an input at one version.
+
+    Each file is compared with its checksum once, before one of its windows is read.
 
     Args:
         stream: its name, for errors.
@@ -82,7 +83,9 @@ class InputFiles:
         self.foreign: list[str] = []
 
     def compare(self, windows: WindowRange) -> None:
-        """Compares the files that may contain windows of a range, unless they were compared before.
+        """Compares the files that may contain windows of a range with their checksums.
+
+        Files that were compared before are skipped.
 
         Raises:
             TableError: a file is missing, or has another size or other bytes; the message has the

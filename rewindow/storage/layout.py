@@ -1,5 +1,5 @@
-"""The tables of a replay (staged outputs, facts, checkpoints): their names, columns, and a digest
-of their contents.
+"""The tables of a replay (staged outputs, facts, checkpoints), with their names, columns, and a
+digest of their contents.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ FACTS_SCHEMA = pa.schema(
 
 
 def app_id(replay_id: str, table: str) -> str:
-    """Returns the transaction id under which a replay commits to one of its tables."""
+    """Returns the transaction id with which a replay commits to one of its tables."""
     return f"{replay_id}/{table}"
 
 
@@ -73,8 +73,8 @@ def state_folder(root: Location) -> Location:
 def own_columns(event_columns: pa.Schema) -> pa.Schema:
     """Returns the columns that a staged output has in addition to its event columns.
 
-    `offset` is the position at which a tuple was written. `arrived_at` is the start of its window,
-    unless the output has an event column of that name. With these columns the files can be
+    `offset` is the position at which a tuple was written. `arrived_at` is the start of the tuple's
+    window, unless the output has an event column of that name. With these columns the files can be
     published unchanged.
     """
     own = [
@@ -104,13 +104,13 @@ def create_staged(path: Location, event_columns: pa.Schema) -> Table:
 
 
 def bookkeeping(staged: Table) -> frozenset[str]:
-    """Returns the names of a staged table's columns that are not event columns."""
+    """Returns the names of those columns of a staged table that are not event columns."""
     with reading_table(staged.path, what=f": it has no property {_BOOKKEEPING}"):
         return frozenset(staged.properties[_BOOKKEEPING].split(","))
 
 
 def event_columns(staged: Table) -> pa.Schema:
-    """Returns an output's event columns, from its staged table."""
+    """Returns the event columns of an output from its staged table."""
     own = bookkeeping(staged)
     return pa.schema(fields_without(staged.schema, own))
 
@@ -155,7 +155,7 @@ def staged_contents(root: Location, versions: Mapping[str, int] | None = None) -
 
 
 def versions_of(contents: Contents) -> dict[str, int]:
-    """Returns table name to version."""
+    """Returns the version of each table by table name."""
     return {name: table["version"] for name, table in contents.items()}
 
 

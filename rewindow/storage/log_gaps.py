@@ -19,7 +19,7 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..*parquet")
 def missing_commits(table: Location) -> list[int]:
     """Returns the missing versions between a log's newest Delta checkpoint and its newest commit.
 
-    Older ones are not needed, since the Delta checkpoint contains their effects.
+    Older versions are not needed, because the Delta checkpoint contains their effects.
     """
     names = names_of((table / "_delta_log").entries())
     commits = _versions(_COMMIT, names)

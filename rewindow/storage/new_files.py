@@ -54,7 +54,7 @@ class NewFile:
     checksum: str = ""
 
     def action(self) -> AddAction:
-        """Returns the action that adds it to the table."""
+        """Returns the action that adds the file to the table."""
         return AddAction(
             self.path,
             self.size,
@@ -96,11 +96,11 @@ def link_file(
     schema: pa.Schema,
     checksum: str = "",
 ) -> NewFile:
-    """Hard-links a file into the table's folder, or copies it if linking is not possible. May be
+    """Hard-links a file into the table's folder, or copies it if linking is not possible. Can be
     repeated.
 
     The modification time of the link is set to now, so that VACUUM does not delete it before it is
-    part of the table. `changed_ms` is returned in the result; `put_right` sets the file's time to
+    part of the table. `changed_ms` is returned in the result. `put_right` sets the file's time to
     it later.
     """
     target = root / path
@@ -121,8 +121,9 @@ def link_file(
 
 
 def put_right(path: Location, changed_ms: int) -> None:
-    """Sets the modification time of a linked file to the one in its table's log, which is also that
-    of its source.
+    """Sets the modification time of a linked file to the time in its table's log.
+
+    This is also the time of its source.
     """
     if path.modified_ms() != changed_ms:
         path.set_modified(changed_ms)
@@ -135,10 +136,11 @@ def sync_folders(root: Location, folders: Iterable[str]) -> None:
 
 
 def statistics(footer: pq.FileMetaData, schema: pa.Schema) -> str:
-    """Returns a file's statistics for a table's log, as JSON: rows, nulls, and bounds of numbers,
+    """Returns a file's statistics for a table's log as JSON: rows, nulls, and bounds of numbers,
     times and short text.
 
-    Floats have no bounds: Parquet leaves NaN out of them, but Spark sorts NaN after all numbers.
+    Floats have no bounds, because Parquet ignores NaN in them, but Spark sorts NaN after all
+    numbers.
     """
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}

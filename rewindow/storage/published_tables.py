@@ -33,8 +33,9 @@ class PublicationTarget:
 
 
 def targets_of(plan: Plan) -> list[PublicationTarget]:
-    """Returns the tables of a publication in commit order: for each output and error port its
-    tuples, then its seals; the checkpoints last.
+    """Returns the tables of a publication in commit order.
+
+    For each output and error port, these are its tuples, then its seals. The checkpoints are last.
 
     Raises:
         InputError: the name of an output's table is reserved.
@@ -57,7 +58,7 @@ def targets_of(plan: Plan) -> list[PublicationTarget]:
 
 
 def kind_of(name: str) -> Kind:
-    """Returns the kind of a published table, from its name.
+    """Returns the kind of a published table from its name.
 
     >>> kind_of("flight_delays.ranks"), kind_of("flight_delays.ranks.windows")
     (<Kind.DATA: 'data'>, <Kind.WINDOWS: 'windows'>)

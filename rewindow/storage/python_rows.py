@@ -15,7 +15,7 @@ _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
 
 def python_rows(rows: pa.Table) -> list[dict[str, Any]]:
-    """Returns the rows as dictionaries; an instant that Python cannot represent becomes text in ISO
+    """Returns the rows as dictionaries. An instant that Python cannot represent becomes text in ISO
     8601.
 
     >>> python_rows(pa.table({"at": pa.array([1 << 60], pa.timestamp("us", "UTC"))}))

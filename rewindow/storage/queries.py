@@ -1,4 +1,6 @@
-"""Reads rows of tables without a JVM: by SQL (DataFusion), or directly from Parquet files."""
+"""Reads rows of tables without a JVM, either with SQL (DataFusion) or directly from Parquet
+files.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,9 @@ beyond that it sorts all rows."""
 
 
 def query(sql: str, **tables: Table | Location) -> pa.Table:
-    """Returns the result of an SQL query (DataFusion) over tables, which are passed by name; no
-    JVM.
+    """Returns the result of a SQL query (DataFusion) over tables, which are passed by name.
+
+    No JVM.
 
     Raises:
         TableError: a file of a table is missing or damaged.
@@ -41,17 +44,18 @@ def query(sql: str, **tables: Table | Location) -> pa.Table:
 
 
 def _own_copy(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns a copy of a batch in pyarrow's memory: a small batch of DataFusion can keep all pages
-    alive that it was read from.
+    """Copies a batch into pyarrow's memory.
 
-    The copy is made batch by batch, so that a result is never completely in memory twice.
+    A small batch of DataFusion can keep all pages in memory from which it was read. The copy is
+    made batch by batch, so that a result is never completely in memory twice.
     """
     return pa.concat_batches([batch, batch.slice(0, 0)])
 
 
 def query_in_parts(sql: str, rows: int, **tables: Table) -> Iterator[pa.Table]:
-    """Yields the result of an SQL query in parts of about `rows` rows, in undefined order, so that
-    it is never completely in memory.
+    """Yields the result of a SQL query in parts of about `rows` rows, in undefined order.
+
+    The result is never completely in memory.
 
     Raises:
         TableError, ResourceError: see query.
@@ -85,8 +89,9 @@ def _executed(sql: str, tables: Mapping[str, Table]) -> Any:
 
 
 def _files_of(tables: Mapping[str, Table]) -> reading_tables:
-    """Returns a context for reading tables; the exception of a wrong query is passed on
-    unchanged.
+    """Returns a context for reading tables.
+
+    The exception of an invalid query is passed on unchanged.
     """
     return reading_tables({table.path: table.locations for table in tables.values()}, certain=False)
 
@@ -97,7 +102,9 @@ def read_rows(
     columns: Sequence[str],
     wanted: pc.Expression | None = None,
 ) -> pa.Table:
-    """Returns rows of Parquet files; a column that a file does not have is null.
+    """Returns rows of Parquet files.
+
+    A column that a file does not have is null.
 
     Args:
         files: the files.
@@ -117,7 +124,7 @@ def read_rows(
 
 
 def in_order(rows: pa.Table, *names: str) -> pa.Table:
-    """Returns rows in ascending order of columns without nulls. Rows that are already ordered are
+    """Sorts rows in ascending order of columns without nulls. Rows that are already ordered are
     returned unchanged.
 
     Tables are written in the order of windows, but a query returns pieces of them in any order. So
@@ -158,8 +165,9 @@ def _descents(rows: pa.Table, names: Sequence[str]) -> list[int]:
 
 
 def _jumps(column: pa.ChunkedArray) -> list[int]:
-    """Returns the indexes of rows whose integer exceeds the previous one by more than 1; none for a
-    column of another type.
+    """Returns the indexes of rows whose integer exceeds the previous one by more than 1.
+
+    For a column of another type, there are none.
     """
     if not pa.types.is_integer(column.type):
         return []
@@ -177,5 +185,5 @@ def in_windows(windows: WindowRange) -> str:
 
 
 def quoted(name: str) -> str:
-    """Returns a column's name in quotes for `query`, whatever characters it has."""
+    """Returns a column's name in quotes for `query`. The name can have any characters."""
     return '"' + name.replace('"', '""') + '"'

@@ -1,5 +1,7 @@
-"""Paths of results: outside of the repository, one folder per replay, rewritten by each check of
-the replay.
+"""The paths of results.
+
+They are outside of the repository, with one folder per replay that each check of the replay
+rewrites.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ def replay_folder(config: Config, replay_id: str) -> Location:
 
 
 def strength_file(config: Config, replay_id: str, output: str) -> Location:
-    """Returns the path of the file that lists which planted damages an output's suite detects, next
-    to the output's page.
+    """Returns the path of the file that lists which planted damages an output's suite detects.
+
+    It is next to the output's page.
     """
     return replay_folder(config, replay_id) / f"{output}.strength.json"
 

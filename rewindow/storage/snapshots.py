@@ -1,4 +1,4 @@
-"""A cache of table snapshots for one verb: a log is read again only if it has grown.
+"""Caches table snapshots during one command. A log is read again only if it has grown.
 
 Reading a log takes longer the more files a table has, and a publication opens its tables about
 eighty times. A cached snapshot is valid as long as the file of its last commit is unchanged and no
@@ -20,7 +20,7 @@ from rewindow.location import Location
 
 @dataclass
 class _Kept:
-    """A snapshot, and the size and time of its last commit's file."""
+    """A snapshot, with the size and the time of the file of its last commit."""
 
     delta: DeltaTable
     version: int
@@ -35,7 +35,7 @@ _snapshots: ContextVar[dict[tuple[str, int | None], _Kept] | None] = ContextVar(
 
 @contextmanager
 def snapshot_cache() -> Iterator[None]:
-    """Caches opened tables within the context, for one verb; outside of it nothing is cached."""
+    """Caches opened tables within the context, for one command. Outside of it nothing is cached."""
     token = _snapshots.set({})
     try:
         yield
@@ -44,8 +44,9 @@ def snapshot_cache() -> Iterator[None]:
 
 
 def open_delta(path: Location, version: int | None) -> DeltaTable:
-    """Returns a table at its newest or at a given version, within `snapshot_cache` from the cache
-    if possible.
+    """Returns a table at its newest version or at a given one.
+
+    Within `snapshot_cache`, it comes from the cache if possible.
 
     Raises:
         DeltaError, OSError: the table does not exist, or cannot be read.

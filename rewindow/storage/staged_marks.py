@@ -1,5 +1,6 @@
-"""The progress of each table of a replay, used to detect tables that have lost commits, and a
-ledger that does not belong to the tables.
+"""The progress of each table of a replay.
+
+It shows whether tables have lost commits, or the ledger does not belong to the tables.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def lost_commits(plan: Plan, positions: dict[str, Position]) -> str:
     """Returns a text that lists the tables of an ended replay that lack its last windows; empty if
     there are none.
 
-    If the mode may lose windows, the outputs are not compared, because they may lack the last
+    If the mode can lose windows, the outputs are not compared, because they may lack the last
     windows; see `check_sealed_rows`.
     """
     windows = len(plan.range)
@@ -67,10 +68,11 @@ def held_marks(plan: Plan, positions: Mapping[str, Position]) -> dict[str, int]:
 
 
 def check_sealed_rows(root: Location, plan: Plan, positions: dict[str, Position]) -> None:
-    """Checks that, in at most once, the outputs have all windows that the facts seal.
+    """Checks that, in the mode at most once, the outputs have all windows that the facts seal.
 
-    A missing sealed window is not a loss that the mode allows, since a seal is committed after its
-    rows. The other modes compute such windows again; at most once computes no window twice.
+    A missing sealed window is not a loss that the mode allows, because a seal is committed after
+    its rows. The other modes compute such windows again. The mode at most once computes no window
+    twice.
 
     Raises:
         TableError: sealed windows are missing; the message has the table and the windows.
@@ -130,7 +132,7 @@ def check_ledger(root: Location, plan: Plan, positions: dict[str, Position], epo
 
 
 def _as_made(plan: Plan) -> Plan:
-    """Returns a plan without the changes that the ledger has added while it ran.
+    """Returns a plan without the changes that the ledger has added while the replay ran.
 
     Rules: X10
     """

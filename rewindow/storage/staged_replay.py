@@ -1,4 +1,4 @@
-"""The staged tables of a replay, each of which is opened once."""
+"""The staged tables of a replay. Each table is opened only once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StagedReplay:
     _opened: dict[str, Table] = field(default_factory=dict, repr=False, compare=False)
 
     def table(self, name: str) -> Table:
-        """Returns one of its tables.
+        """Returns one of the staged tables.
 
         Raises:
             MissingTableError: the replay does not have the table, for example after a purge.
@@ -40,10 +40,10 @@ class StagedReplay:
 
     @property
     def facts(self) -> Table:
-        """The table of its window facts."""
+        """The table of window facts."""
         return self.table(FACTS)
 
     @property
     def checkpoints(self) -> Table:
-        """The table of its checkpoints."""
+        """The table of checkpoints."""
         return self.table(CHECKPOINTS)

@@ -1,5 +1,5 @@
-"""Compares the current settings of a stream's tuples and windows with those that were stored when
-it was recorded.
+"""Compares the current settings of a stream's tuples and windows with the settings stored at its
+recording.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _FIXED = {
 
 
 def fixed_settings(stream: StreamConfig) -> dict[str, object]:
-    """Returns the settings that must not change after a recording, in their stored form."""
+    """Returns the settings that must not change after a recording, in the format in which they are
+    stored.
+    """
     grid = stream.grid
     return {
         "width_ms": grid.width_ms,
@@ -66,7 +68,7 @@ def check_fixed_settings(name: str, stream: StreamConfig, stored: Mapping[str, s
 
 
 def other_setting(name: str, setting: str, now: object, recorded: object) -> InputError:
-    """Returns the error for a setting that differs from the one that a stream was recorded with.
+    """Returns the error for a setting that differs from the setting at the stream's recording.
 
     Args:
         name: the stream.
@@ -87,7 +89,7 @@ def other_setting(name: str, setting: str, now: object, recorded: object) -> Inp
 
 
 def changed_source(name: str, recorded: Sequence[str], now: Sequence[str]) -> InputError:
-    """Returns the error for event columns that differ from the recorded ones, although no stored
+    """Returns the error for event columns that differ from the recorded ones although no stored
     setting has changed.
 
     Args:
@@ -128,7 +130,9 @@ def _changed_columns(
     stream: StreamConfig,
     stored: Mapping[str, str],
 ) -> Iterator[tuple[str, object, object]]:
-    """Yields settings of columns that have changed: name, current value, and recorded value."""
+    """Yields the column settings that have changed, with their name, current value, and recorded
+    value.
+    """
     may_add = stream.new_columns == "take"
     recorded = dict(ddl_columns(stored.get("schema", "")))
     if "select" in stored:

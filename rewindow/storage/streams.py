@@ -68,12 +68,12 @@ _PREFIX = "rewindow."
 
 
 def stream_properties(values: Mapping[str, object]) -> dict[str, str]:
-    """Returns settings as table properties; settings that are None are left out."""
+    """Returns settings as table properties. Settings that are None are left out."""
     return {f"{_PREFIX}{key}": str(value) for key, value in values.items() if value is not None}
 
 
 def stored_settings(windows: Table) -> dict[str, str]:
-    """Returns the settings stored with a stream."""
+    """Returns the settings that are stored with a stream."""
     return {
         key.removeprefix(_PREFIX): value
         for key, value in windows.properties.items()
@@ -82,7 +82,7 @@ def stored_settings(windows: Table) -> dict[str, str]:
 
 
 def stored_grid(windows: Table) -> Grid:
-    """Returns the grid that a stream was recorded on.
+    """Returns the grid on which a stream was recorded.
 
     Raises:
         TableError: the table has no grid, so Rewindow has not created it.
@@ -98,8 +98,9 @@ def stored_grid(windows: Table) -> Grid:
 
 
 def check_reaches(name: str, data: Table, windows: Table) -> None:
-    """Checks that the table of tuples has reached the version that its seals refer to. If not, the
-    end of its log is missing.
+    """Checks that the table of tuples has at least the version that its seals refer to.
+
+    If not, the end of its log is missing.
 
     Raises:
         TableError: names both versions.
@@ -122,9 +123,9 @@ def open_sealed(
     seals_version: int,
     windows: WindowRange,
 ) -> Table:
-    """Returns a stream's tuples at a version, with the unsealed windows of a range hidden.
+    """Returns a stream's tuples at a version. The unsealed windows of a range are hidden.
 
-    A recording that died between its tuples and their seals leaves rows that must not be read.
+    An interrupted recording leaves rows without seals that must not be read.
 
     Rules: W40
     """
@@ -140,8 +141,9 @@ def holes(
     sealed: pa.ChunkedArray | npt.NDArray[np.int64],
     windows: WindowRange,
 ) -> list[WindowRange]:
-    """Returns the ranges without a seal. The cost depends on the number of seals, not on the length
-    of the range.
+    """Returns the ranges of windows without a seal.
+
+    The cost depends on the number of seals, not on the length of the range.
     """
     ids = sealed if isinstance(sealed, np.ndarray) else sealed.to_numpy()
     if not (np.diff(ids) > 0).all():
@@ -179,8 +181,8 @@ def create_stream(
 
 
 def sealed_streams(folder: Location) -> list[str]:
-    """Returns the names of all streams below a folder that have a table of seals, recorded or
-    published, sorted.
+    """Returns the sorted names of all recorded or published streams in a folder that have a table
+    of seals.
     """
     return sorted(
         stream_of(path.name) for path in folder.entries(windows_name("*")) if Table.exists(path)
@@ -188,7 +190,9 @@ def sealed_streams(folder: Location) -> list[str]:
 
 
 def create_quarantine(path: Location) -> Table:
-    """Returns the quarantine table, after creating it if it is missing.
+    """Returns the quarantine table.
+
+    Creates it if it is missing.
 
     Raises:
         TableError: the table has a format of another version.

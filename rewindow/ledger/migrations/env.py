@@ -1,4 +1,4 @@
-"""Runs migrations on the connection, and in the transaction, that rewindow.ledger.upgrade holds."""
+"""Runs migrations on the connection and in the transaction of rewindow.ledger.upgrade."""
 
 from __future__ import annotations
 

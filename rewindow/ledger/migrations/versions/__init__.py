@@ -1,1 +1,1 @@
-"""One module a version."""
+"""The migrations of the ledger, one module for each version."""

@@ -1,5 +1,7 @@
-"""The first ledger. Its number continues that of the versions before it, none of which was
-released."""
+"""The first schema of the ledger.
+
+Its number continues the numbers of earlier versions, which were never released.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def _replay_id(primary_key: bool = True) -> sa.Column[str]:
 
 
 def upgrade() -> None:
-    """Creates every table and the one counter."""
+    """Creates all tables and the single counter."""
     _create_replays()
     _create_runs()
     _create_publications()
