@@ -86,7 +86,7 @@ Rules: O140
 
 
 class OutputCertificate(BaseModel):
-    """Results of a certificate for one output or one error table.
+    """The results of a certificate for one output or one error table.
 
     Attributes:
         windows: number of compared windows; `classes` has their number by class, `ranges` the
@@ -125,8 +125,9 @@ class OutputCertificate(BaseModel):
 
 
 class Certificate(BaseModel):
-    """A statement about two sides, a and b, over a window range. `digest` covers all fields except
-    the time of the comparison.
+    """A statement about two sides, a and b, over a window range.
+
+    `digest` covers all fields except the time of the comparison.
 
     Attributes:
         application: its name; for two applications, both names.
@@ -167,20 +168,21 @@ class Certificate(BaseModel):
 
     @property
     def equal(self) -> bool:
-        """Whether every window is equal, with floats compared within the tolerance."""
+        """Whether every window is equal. Floats are compared within the tolerance."""
         return self.verdict not in (DIFFERENT, NOT_VERIFIABLE)
 
     @property
     def contents_words(self) -> str:
-        """Text that describes whether the contents of files were read."""
+        """A text that describes whether the contents of files were read."""
         is_published = PUBLISHED in (self.a.name, self.b.name)
         if self.contents == "not read" and not is_published:
             return _STAGED
         return _CONTENTS[self.contents]
 
     def missing_words(self, tuples: OnlyIn | None = None) -> str:
-        """Returns a text with the number of tuples that each side lacks, of one output or of all,
-        with the names of the sides.
+        """Returns a text with the number of tuples that each side lacks, for one output or for all.
+
+        It contains the names of the sides.
         """
         return (tuples or self.only_in_tuples).words(self.a.name, self.b.name)
 
@@ -202,8 +204,8 @@ def certify(
 ) -> Certificate:
     """Compares two replays, or a replay with the published tables, and returns the certificate.
 
-    Replays of two applications are compared by the outputs and error tables whose names both have.
-    The notes list these, and those that were left out.
+    Replays of two applications are compared by the outputs and error tables that both have. The
+    notes list these, and the ones that were left out.
 
     Args:
         config: current settings.
@@ -274,7 +276,7 @@ def certify(
 
 
 def certificate_digest(content: dict[str, Any]) -> str:
-    """Returns the digest of a certificate's content, from its JSON."""
+    """Returns a digest of a certificate's content, computed from its JSON."""
     covered = {name: value for name, value in content.items() if name not in _OUTSIDE_DIGEST}
     return hashlib.sha256(json.dumps(covered, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -456,11 +458,11 @@ def _ranges(windows: list[WindowResult]) -> list[tuple[int, int]]:
 
 
 def seals_digest(seals: pa.Table) -> str:
-    """Returns one digest over the windows of an output and their digests, independent of how they
-    are divided into chunks.
+    """Returns one digest over the windows of an output and their digests.
 
-    It covers column after column: numbers as 64 bits; for texts, all lengths as 32 bits, then all
-    characters. Null counts as the text "null".
+    It does not depend on how the windows are divided into chunks. It covers one column after the
+    other: numbers as 64 bits; for texts, all lengths as 32 bits, then all characters. Null counts
+    as the text "null".
     """
     digest = hashlib.sha256()
     for column in seals.columns:
@@ -490,8 +492,9 @@ def _first_difference(
     results: list[OutputResult],
     raw: bool,
 ) -> FirstDifference | None:
-    """Returns the first differing window, in the first output in the plan's order, with rows of
-    each side.
+    """Returns the first differing window, with rows of each side.
+
+    The first output in the plan's order that differs is used.
 
     Rules: O140
     """
@@ -518,7 +521,7 @@ def _first_difference(
 
 
 def _first_state(states: list[int]) -> FirstDifference | None:
-    """Returns the first published state that differs, in the form of a differing window."""
+    """Returns the first published state that differs, in the same format as a differing window."""
     if not states:
         return None
     return {
@@ -534,7 +537,10 @@ def _first_state(states: list[int]) -> FirstDifference | None:
 
 
 def _plain(row: Row) -> Row:
-    """Returns a row with values that JSON can represent without loss; others become text."""
+    """Converts the values of a row to values that JSON can represent without loss.
+
+    Other values become text.
+    """
     return {name: _json_value(value) for name, value in row.items()}
 
 

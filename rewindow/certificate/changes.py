@@ -1,4 +1,7 @@
-"""Changes between two sides: rows matched by the output's declared key, with totals per column."""
+"""Changes between two sides, with totals per column.
+
+Rows are matched by the output's declared key.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class ChangeTotals(TypedDict):
 
 @dataclass
 class ColumnChange:
-    """Differences of one column in matched rows.
+    """The differences of one column in matched rows.
 
     Attributes:
         rows: matched rows in which it differs.
@@ -47,7 +50,7 @@ class ColumnChange:
         }
 
     def add(self, other: ColumnChange) -> None:
-        """Adds the change found in another batch."""
+        """Adds the change that was found in another batch."""
         self.rows += other.rows
         if other.smallest is None or other.largest is None or other.total is None:
             return

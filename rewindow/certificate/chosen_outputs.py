@@ -1,4 +1,6 @@
-"""Selects the outputs to compare: all, the requested ones, or those that two applications share."""
+"""Selects the outputs to compare: all outputs, the requested ones, or the outputs that two
+applications share.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,14 @@ from rewindow.sequences import excluding, names_of
 
 
 def are_two(a: Snapshot, b: Snapshot) -> bool:
-    """Returns whether the sides belong to two applications."""
+    """Returns whether the two sides belong to different applications."""
     return a.description.application != b.description.application
 
 
 def shared_outputs(a: Snapshot, b: Snapshot) -> tuple[tuple[Snapshot, Snapshot], list[str]]:
-    """Returns both sides restricted to the outputs and error tables that both have, and notes about
-    the others.
+    """Restricts both sides to the outputs and error tables that both have.
+
+    Returns the sides and notes about all others.
 
     Raises:
         InputError: they have none in common.
@@ -61,8 +64,9 @@ def chosen_outputs(
     b: Snapshot,
     chosen: Sequence[str],
 ) -> tuple[tuple[Snapshot, Snapshot], list[str]]:
-    """Returns both sides restricted to the chosen outputs and error tables, and a note about the
-    choice.
+    """Restricts both sides to the chosen outputs and error tables.
+
+    Returns the sides and a note about the choice.
 
     Raises:
         InputError: neither side has one of them.

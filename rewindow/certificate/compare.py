@@ -1,5 +1,6 @@
-"""Compares two sides: first by digests, without reading data; then row by row in windows whose
-digests differ.
+"""Compares two sides first by digests, without reading data.
+
+Then it compares windows with differing digests row by row.
 
 Rules: O137 to O140
 """
@@ -26,7 +27,7 @@ WINDOWS_PER_BATCH = 2_000
 
 
 class Difference(StrEnum):
-    """Class of a window of b, compared with the same window of a."""
+    """How a window of side b differs from the same window of side a."""
 
     EQUAL = "equal"
     LOST = "lost"
@@ -38,7 +39,7 @@ class Difference(StrEnum):
 
 @dataclass(frozen=True)
 class WindowPair:
-    """A window of an output that cannot be classified by digests alone.
+    """A window of an output for which digests alone do not show whether both sides are equal.
 
     Attributes:
         tuples_a, tuples_b: rows on each side; None if the window is not sealed there.
@@ -53,7 +54,7 @@ class WindowPair:
 
     @property
     def only_in(self) -> str | None:
-        """The only side that has the window; None if both or neither have it."""
+        """The only side that has the window; None if both sides or neither have it."""
         if (self.tuples_a is None) == (self.tuples_b is None):
             return None
         return "b" if self.tuples_a is None else "a"
@@ -66,8 +67,10 @@ class WindowPair:
 
 @dataclass(frozen=True)
 class WindowResult:
-    """Result for a window; `missing` and `surplus` count rows of b relative to a, `in_neither`
-    means that no side has the window.
+    """The result for a window.
+
+    `missing` and `surplus` count rows of b relative to a. `in_neither` means that no side has the
+    window.
     """
 
     window: int
@@ -106,8 +109,9 @@ class OutputResult:
 
 
 def compare_output(a: Snapshot, b: Snapshot, output: OutputPlan, raw: bool) -> OutputResult:
-    """Returns the differences of an output between two sides. Reads data of differing windows
-    only.
+    """Returns the differences of an output between two sides.
+
+    It reads data of differing windows only.
     """
     pairs, equal = _pairs(a, b, output.name)
     if raw and output.name in a.data and output.name in b.data:
@@ -188,7 +192,7 @@ def _not_in_both(pair: WindowPair) -> WindowResult:
 
 
 def _by_digest(pair: WindowPair, a: Snapshot, b: Snapshot, output: str) -> WindowResult:
-    """Returns the result for a window from digests alone, because rows were purged."""
+    """Returns the result for a window from digests only, because rows were purged."""
     more = (pair.tuples_b or 0) - (pair.tuples_a or 0)
     found = Difference.AFFECTED if _is_affected(pair, a, b, output=output) else Difference.CHANGED
     return WindowResult(pair.window, found, max(-more, 0), surplus=max(more, 0))
@@ -200,10 +204,10 @@ def _is_affected(pair: WindowPair, a: Snapshot, b: Snapshot, output: str) -> boo
 
 
 def _pairs(a: Snapshot, b: Snapshot, output: str) -> tuple[list[WindowPair], int]:
-    """Returns the windows that digests alone cannot classify, ascending, and the number of equal
-    ones.
+    """Returns the windows that cannot be classified by digests alone, in ascending order, and the
+    number of equal windows.
 
-    The former include windows that neither side has, because nothing is known about their equality.
+    Windows that neither side has are included, because it is unknown whether they are equal.
     """
     left = a.output_seals(output)
     right = b.output_seals(output)
@@ -259,7 +263,7 @@ def _with_repeats(
     output: str,
     pairs: list[WindowPair],
 ) -> list[WindowPair]:
-    """Returns the pairs, plus the windows for which a side has more rows than readers see."""
+    """Adds the windows in which a side has more rows than readers see, and returns all pairs."""
     found = {pair.window: pair for pair in pairs}
     sealed_a = _counts(a.output_seals(output))
     sealed_b = _counts(b.output_seals(output))
@@ -288,8 +292,8 @@ def _counts(table: pa.Table) -> dict[int, int]:
 
 
 def _batches(pairs: list[WindowPair]) -> Iterator[list[WindowPair]]:
-    """Yields the pairs in batches of limited size, so that memory is bounded regardless of the
-    number of differences.
+    """Yields the pairs in batches of limited size, so that memory use does not depend on the number
+    of differences.
     """
     batch: list[WindowPair] = []
     tuples = 0

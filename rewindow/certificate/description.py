@@ -1,5 +1,6 @@
-"""Description of a side in a certificate: for a replay its origin and settings, for published
-tables only the tables.
+"""The description of a side in a certificate.
+
+For a replay, it has the origin and the settings. For published tables, it has only the tables.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model
 
 
 class StartDescription(BaseModel):
-    """The start state of a replay, as in its plan: its origin, and the windows that were missing
+    """The start state of a replay as in its plan: its origin, and the windows that were missing
     from it or stale.
     """
 
@@ -24,8 +25,9 @@ class StartDescription(BaseModel):
 
 
 class Description(BaseModel):
-    """A side of a certificate. Its JSON contains only the fields that were set, so a published side
-    has no fields of a replay.
+    """A side of a certificate.
+
+    Its JSON contains only the fields that were set, so a published side has no fields of a replay.
 
     Attributes:
         name: a replay's id, or "published".

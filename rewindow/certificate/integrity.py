@@ -2,9 +2,9 @@
 files changed in place. Starts no JVM.
 
 A commit belongs to Rewindow if it has the table's transaction, as those of attempts and
-publications have, or is marked as leaving out damaged files. Any other commit that changed data
-makes the seals of the windows in its files doubtful, and so does a file that differs from when it
-was written. Contents are not read for this.
+publications have, or is marked as leaving out damaged files. If any other commit changed data, the
+seals of the windows in its files may be wrong. The same applies to a file that has changed since it
+was written. The contents of files are not read for this.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def doubts_of(
     windows: WindowRange,
     written: Written,
 ) -> list[Doubt]:
-    """Returns doubts about the seals of a range, from the table's log and from the current files.
+    """Returns the reasons why the seals of a range may be wrong, from the table's log and from the
+    current files.
 
     Args:
         table: pinned to the version that is compared.
@@ -68,8 +69,8 @@ def doubts_of(
 
 
 def count_doubts(table: Table, seals: Table, windows: WindowRange) -> list[Doubt]:
-    """Returns a doubt about a range if the row count in a table's log differs from the count in its
-    seals.
+    """Returns a reason to distrust the seals of a range if the row count in the table's log differs
+    from the count in the seals.
 
     A commit of another program may have the version number of a lost commit. Rows of a table with
     deletion vectors or column mapping are not counted.
@@ -138,8 +139,8 @@ def _commit_doubts(table: Table, version: int, app_id: str) -> list[Doubt]:
 
 
 def _held(table: Table, changed: Sequence[dict[str, Any]], version: int) -> WindowRange | None:
-    """Returns the windows in some files, from the statistics of the versions before and after a
-    commit; None if unknown.
+    """Returns the windows in the given files, from the statistics of the versions before and after
+    a commit; None if unknown.
     """
     # A removed file is only in the version before, an added one only in the version after.
     held = {}
@@ -173,8 +174,9 @@ def _leaves_out(info: dict[str, Any]) -> bool:
 
 
 def _file_doubts(table: Table, file: DataFile, written: Written) -> list[Doubt]:
-    """Returns what is wrong with a file: it is missing, has another size or checksum, or
-    was changed and has no known checksum.
+    """Returns a description of what is wrong with a file.
+
+    The file is missing, has another size or checksum, or was changed and has no known checksum.
     """
     path = location(file.path)
     name = location(file.path).name

@@ -1,4 +1,4 @@
-"""Numbers of tuples that each side of a comparison lacks, and a text about them."""
+"""The number of tuples that each side of a comparison lacks, and a text about them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rewindow.names import PUBLISHED
 
 
 class OnlyIn(BaseModel):
-    """Tuples that only one side has; a changed row counts once on each side.
+    """Tuples that only one side has. A changed row counts once on each side.
 
     Attributes:
         a, b: number of tuples that only a has, and that only b has.

@@ -1,4 +1,5 @@
-"""Compares published checkpoints with the digests that their publications have in the ledger.
+"""Compares published checkpoints with the digests that the ledger has for their publications.
+
 Starts no JVM and opens no state file.
 """
 
@@ -23,7 +24,7 @@ def differing_states(
     acts: Iterable[Publication],
     windows: WindowRange,
 ) -> list[int]:
-    """Returns the windows of a range with a checkpoint that is lost, changed, duplicated or added.
+    """Returns the windows of a range whose checkpoint is lost, changed, duplicated or added.
 
     Args:
         checkpoints: the published ones; None if their table was deleted.

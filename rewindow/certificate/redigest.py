@@ -1,4 +1,5 @@
-"""Computes digests of a table's rows again, if its seals are in doubt or all rows must be read.
+"""Computes digests of a table's rows again, if its seals may be wrong or all rows must be read.
+
 Uses Spark.
 """
 
@@ -28,8 +29,8 @@ def seals_of_rows(
     output: OutputPlan,
     windows: Sequence[WindowRange],
 ) -> pa.Table:
-    """Returns a snapshot's seals of an output computed from its current rows, for the sealed
-    windows of some ranges.
+    """Computes the seals of an output from the current rows of a snapshot, for the sealed windows
+    of the given ranges.
 
     Raises:
         TableError: a file is damaged (names it and its windows).
@@ -59,7 +60,7 @@ def seals_of_rows(
 
 
 def _rows(spark: SparkSession, snapshot: Snapshot, output: OutputPlan) -> DataFrame:
-    """Returns window_id and the event columns of the rows that readers see in a snapshot."""
+    """Returns window_id and the event columns of the visible rows in a snapshot."""
     table = snapshot.data[output.name]
     if snapshot.facts is not None:
         return readers_frame(

@@ -1,5 +1,6 @@
-"""Reads windows again for a comparison, if their seals are in doubt or all are requested, and
-reports rows that do not match their seals.
+"""Reads windows again for a comparison and reports rows that do not match their seals.
+
+A window is read again if its seal may be wrong, or if all windows are requested.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ def digested_again(
     snapshots: tuple[Snapshot, Snapshot],
     full: bool,
 ) -> tuple[tuple[Snapshot, Snapshot], list[str], list[str]]:
-    """Returns the snapshots with seals computed from rows for windows in doubt, or for all windows;
-    and notes about them.
+    """Replaces the seals of snapshots by seals computed from rows, for all windows or for those
+    whose seals may be wrong.
 
-    The last list has sentences about windows whose rows do not match their seals although they were
-    not in doubt.
+    Returns the snapshots and notes about them. The last list has sentences about windows whose rows
+    do not match their seals although there was no reason to distrust these seals.
     """
     notes = []
     altered = []
@@ -56,7 +57,9 @@ def digested_again(
 
 
 def _altered(snapshot: Snapshot, output: str, sealed: pa.Table, read: pa.Table) -> list[str]:
-    """Returns a sentence if the rows of an output do not have the digests in its seals."""
+    """Returns a sentence if the digests of an output's rows differ from the digests in its
+    seals.
+    """
     columns = ["window_id", "tuples", "digest"]
     before, now = (
         seals.filter(pc.equal(seals["port"], output)).select(columns) for seals in (sealed, read)

@@ -29,7 +29,7 @@ _OWN = ("side_", "n_", "repeat_", "rank_")
 
 
 class RowComparison:
-    """Compares rows of one output.
+    """Compares the rows of one output.
 
     Attributes:
         columns: event columns that both sides have with the same type.
@@ -55,11 +55,11 @@ class RowComparison:
         self.key = [name for name in output.key if name in self.columns]
 
     def differing_rows(self, windows: list[int]) -> pa.Table:
-        """Returns the rows of some windows that one side has more often than the other.
+        """Returns the rows of the given windows that one side has more often than the other.
 
-        Shape: window_id, the common columns, side_ (0: more in a, 1: more in b), n_ (the difference
-        in number), repeat_ (a row of b that a has too), rank_ (among rows of equal side, window and
-        declared key).
+        Columns: window_id, the common columns, side_ (0: more in a, 1: more in b), n_ (the
+        difference in number), repeat_ (a row of b that a has too), rank_ (among rows of equal side,
+        window and declared key).
 
         Raises:
             TableError: files that the pinned version needs are missing.
@@ -79,8 +79,8 @@ class RowComparison:
         return self._without_close(rows) if self.nested else rows
 
     def counts(self, rows: pa.Table) -> dict[int, tuple[int, int, int]]:
-        """Returns per window: rows missing in b, surplus rows of b, and how many of those repeat
-        rows of a.
+        """Returns, for each window, the rows missing in b, the surplus rows of b, and how many of
+        these repeat rows of a.
         """
         surplus = pc.equal(rows["side_"], 1)
         zero = pa.scalar(0, pa.int64())
@@ -183,7 +183,7 @@ class RowComparison:
             where not coalesce(n_a = n_b and {" and ".join(close)}, false))"""
 
     def _without_close(self, rows: pa.Table) -> pa.Table:
-        """Returns the rows without those that have a close row on the other side."""
+        """Removes the rows that have a close row on the other side."""
         sides: tuple[dict[tuple[str, ...], list[tuple[SortKey, int, list[object]]]], ...] = ({}, {})
         for place, row in enumerate(python_rows(rows)):
             values = [
@@ -203,8 +203,8 @@ class RowComparison:
         return rows.take(pa.array(sorted(left), pa.int64()))
 
     def _close(self, left: str, right: str) -> str:
-        """Returns an SQL condition: equal, both null, both NaN, or finite and within the
-        tolerance.
+        """Returns a SQL condition that two values are close: equal, both null, both NaN, or finite
+        and within the tolerance.
         """
         allowed = f"{self.output.tolerance!r} * greatest(1.0, abs({left}), abs({right}))"
         infinity = "cast('inf' as double)"
@@ -220,8 +220,8 @@ def _holds_float(kind: pa.DataType) -> bool:
 
 
 def _event_columns(snapshot: Snapshot, output: OutputPlan) -> dict[str, pa.DataType]:
-    """Returns name and type of the event columns of a snapshot's table, without columns added for
-    readers.
+    """Returns the name and type of the event columns of a snapshot's table, without columns added
+    for readers.
     """
     own = (
         bookkeeping(snapshot.data[output.name])

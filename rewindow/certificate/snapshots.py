@@ -1,5 +1,6 @@
-"""The two sides of a comparison: staged or published outputs, pinned to table versions. Starts no
-JVM.
+"""The two sides of a comparison.
+
+They are staged or published outputs at fixed table versions. Starts no JVM.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ SEALS_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One side of a comparison: tables pinned to versions, and the rows that readers see in them.
+    """One side of a comparison: tables at fixed versions, and the rows in them that readers see.
 
     Attributes:
         name: a replay's id, or "published".
@@ -77,16 +78,17 @@ class Snapshot:
     states: list[int] = field(default_factory=list)
 
     def output_seals(self, output: str) -> pa.Table:
-        """Returns window_id, tuples, digest and float_digest of an output's sealed windows,
-        ascending.
+        """Returns window_id, tuples, digest and float_digest of an output's sealed windows in
+        ascending order.
         """
         mine = pc.equal(self.seals["port"], output)
         chosen = self.seals if pc.all(mine).as_py() else self.seals.filter(mine)
         return chosen.select(["window_id", "tuples", "digest", "float_digest"])
 
     def rows_sql(self, output: str, letter: str, columns: str, where: str, raw: bool) -> str:
-        """Returns SQL for the rows of an output that readers see; with `raw`, for the rows of all
-        attempts.
+        """Returns SQL for the visible rows of an output.
+
+        With `raw`, returns SQL for the rows of all attempts.
         """
         if self.facts is None or raw:
             return f"select {columns} from {letter}_data as o where {where}"
@@ -100,7 +102,7 @@ class Snapshot:
 
 
 def staged_plan(config: Config, replay_id: str) -> Plan:
-    """Returns a replay's plan from its tables; from the ledger if these were purged.
+    """Returns a replay's plan from its tables, or from the ledger if the tables were purged.
 
     Raises:
         InputError: the replay does not exist, or its tables and its plan were deleted.
@@ -122,7 +124,7 @@ def staged_plan(config: Config, replay_id: str) -> Plan:
 
 
 def _guarantees(plan: Plan) -> dict[str, dict[str, str]]:
-    """Returns the field with the guarantee of each output, for a replay of several containers."""
+    """Returns the field with the guarantee of each output, for a replay with several containers."""
     if not plan.is_divided:
         return {}
     promises = {}
@@ -132,8 +134,9 @@ def _guarantees(plan: Plan) -> dict[str, dict[str, str]]:
 
 
 def staged_snapshot(config: Config, replay_id: str, windows: WindowRange | None = None) -> Snapshot:
-    """Returns a replay's staged tables as readers see them: the newest sealed attempt of every
-    window.
+    """Returns a replay's staged tables as readers see them.
+
+    For every window, the newest sealed attempt counts.
 
     Raises:
         InputError: the replay does not exist, or has no window in the range.
@@ -202,8 +205,8 @@ def staged_snapshot(config: Config, replay_id: str, windows: WindowRange | None 
 
 
 def _inputs_compared(plan: Plan) -> str:
-    """Returns a text about how a replay's input files were compared with the properties noted when
-    they were written.
+    """Returns a text about how a replay's input files were compared with the properties recorded
+    when they were written.
     """
     compared = "names, sizes and checksums" if plan.verify_inputs else "names and sizes"
     foreign = sum(entry.foreign_files for entry in plan.inputs)
@@ -278,8 +281,9 @@ def _held_words(acts: Sequence[Publication], table: Table) -> str:
 
 
 def _published_outputs(config: Config, plan: Plan) -> list[OutputPlan]:
-    """Returns the outputs and error tables that are published. An output that was added later is
-    not among them and counts as a difference.
+    """Returns the outputs and error tables that are published.
+
+    An output that was added later is not included and counts as a difference.
 
     Raises:
         InputError: no output is published.
@@ -304,8 +308,9 @@ def _published_doubts(
     seals: pa.Table,
     windows: WindowRange,
 ) -> list[Doubt]:
-    """Returns doubts about the seals of a published output, except changes from before a window was
-    sealed.
+    """Returns the reasons why the seals of a published output may be wrong.
+
+    Changes from before a window was sealed are ignored.
     """
     if not seals.num_rows:
         return []
@@ -341,8 +346,9 @@ def both_snapshots(
     b: str,
     windows: WindowRange | None,
 ) -> tuple[Snapshot, Snapshot]:
-    """Returns the two sides of a comparison; published tables are read in the range of the other
-    side.
+    """Returns the two sides of a comparison.
+
+    Published tables are read in the range of the other side.
 
     Raises:
         InputError: both are "published", or nothing of the application is published.
@@ -386,8 +392,9 @@ def check_comparable(config: Config, a: Snapshot, b: Snapshot) -> None:
 
 
 def _unpublished(config: Config, published: Snapshot, replay_id: str) -> InputError:
-    """Returns the error for a range in which nothing is published, with the action that undid
-    it.
+    """Returns the error for a range in which nothing is published.
+
+    It names the action that undid the publication.
     """
     application = published.description.application
     acts = Ledger.open(config.ledger_url).publications.newest(application=application)
@@ -417,7 +424,7 @@ def _progress(snapshot: Snapshot) -> str:
 
 
 def _staged_seals(facts: Table, windows: WindowRange) -> pa.Table:
-    """Returns the newest seal of every window and output, by output and window."""
+    """Returns the newest seal of every window, by output and window."""
     rows = query(
         f"""select window_id, port, tuples, digest, float_digest, attempt from facts
             where direction in ('out', 'error') and not lost
@@ -446,7 +453,7 @@ def _staged_seals(facts: Table, windows: WindowRange) -> pa.Table:
 
 
 def _differs_from_next(rows: pa.Table, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
-    """Returns, for each row, whether it is the last one of a run with equal values."""
+    """Returns, for each row, whether it is the last row of a run with equal values."""
     last = np.ones(rows.num_rows, dtype=np.bool_)
     if rows.num_rows > 1:
         last[:-1] = False

@@ -1,1 +1,1 @@
-"""Facts about windows: seals, counts and losses, and which rows readers see."""
+"""Facts about windows: seals, counts and losses. They determine which rows readers see."""

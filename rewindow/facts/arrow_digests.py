@@ -22,7 +22,7 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def arrow_digests(rows: pa.Table, events: pa.Schema) -> pa.Table:
-    """Returns the digests of the windows that have a tuple, ascending.
+    """Returns the digests of the windows that have a tuple, in ascending order.
 
     Args:
         rows: `window_id` and the event columns.
@@ -74,8 +74,9 @@ def arrow_digests(rows: pa.Table, events: pa.Schema) -> pa.Table:
 
 
 def differing_windows(found: pa.Table, seals: pa.Table, events: pa.Schema) -> pa.Table:
-    """Returns the windows whose digests differ from the sealed ones: window_id, tuples, and
-    `sealed`, the sealed count.
+    """Returns the windows whose digests differ from the sealed digests.
+
+    Columns: window_id, tuples, and `sealed`, which is the sealed count.
 
     Args:
         found: from `arrow_digests`.
@@ -111,8 +112,9 @@ def _sums(hashes: Hashes, starts: Any) -> Hashes:
 
 
 def _texts(prefix: str, sums: Sequence[Hashes]) -> pa.Array:
-    """Returns digests as text: the prefix and two sums in hexadecimal. All texts have the same
-    length.
+    """Returns digests as text: the prefix, and two sums in hexadecimal.
+
+    All texts have the same length.
     """
     lines = [np.broadcast_to(np.frombuffer(prefix.encode(), np.uint8), (len(sums[0]), len(prefix)))]
     for some in sums:

@@ -1,4 +1,5 @@
-"""CRC-32 of many short lines at once: a row's columns as text, joined by a separator.
+"""Computes the CRC-32 of many short lines at once. A line consists of a row's columns as text,
+joined by a separator.
 
 CRC-32 is linear over exclusive or: the checksum of a line follows from those of its parts and the
 number of bytes after each part, and the checksum of a part is a table look-up for every two bytes.
@@ -25,8 +26,9 @@ _BATCH = 65_536
 
 
 def line_checksums(rows: pa.Table, alike: Sequence[str]) -> pa.ChunkedArray:
-    """Returns the CRC-32 of each row's columns as text, joined by a separator; null differs from
-    every text.
+    """Returns the CRC-32 of each row's columns as text, joined by a separator.
+
+    Null differs from every text.
 
     Args:
         rows: the columns, in the order of the line; a time is converted to its microseconds.
@@ -81,8 +83,9 @@ def _block_checksums(block: npt.NDArray[np.uint8], prefix: bytes) -> Words:
 
 @lru_cache(1024)
 def _pair_checksums(after: int) -> Words:
-    """Returns the contribution of each pair of bytes, indexed by its little-endian number, to a
-    checksum if `after` bytes follow it.
+    """Returns the contribution of each pair of bytes to a checksum if `after` bytes follow it.
+
+    A pair is indexed by its little-endian number.
     """
     first = _of_bytes(partial(_effect, after + 1))
     second = _of_bytes(partial(_effect, after))
@@ -102,8 +105,8 @@ def _effect(after: int, byte: int) -> int:
 
 
 def _shifted(checksums: Words, length: int) -> Words:
-    """Returns the contribution of checksums to those of lines that continue for `length` more
-    bytes.
+    """Returns the contributions of checksums to the checksums of lines that continue for `length`
+    more bytes.
     """
     low, high = _shifts(length)
     return low[checksums & 0xFFFF] ^ high[checksums >> 16]
@@ -111,7 +114,7 @@ def _shifted(checksums: Words, length: int) -> Words:
 
 @lru_cache(1024)
 def _shifts(length: int) -> tuple[Words, Words]:
-    """Returns look-up tables for `_shifted`: the contributions of the low and high half of a
+    """Returns lookup tables for `_shifted` with the contributions of the low and high half of a
     checksum.
     """
     # CRC-32 is linear over exclusive or, so each of its four bytes is shifted separately. Tables of
@@ -123,8 +126,8 @@ def _shifts(length: int) -> tuple[Words, Words]:
 
 
 def _shifted_byte(length: int, lane: int, byte: int) -> int:
-    """Returns the contribution of one byte of a checksum, at bit `lane`, if `length`
-    bytes follow.
+    """Returns the contribution of one byte of a checksum, at bit `lane`, if `length` bytes
+    follow.
     """
     return zlib.crc32(bytes(length), byte << lane ^ _ALL) ^ zlib.crc32(bytes(length), _ALL)
 

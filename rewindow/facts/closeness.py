@@ -1,5 +1,6 @@
-"""Compares rows: exact values must be equal, floating-point values at any depth must be within a
-tolerance.
+"""Compares rows.
+
+Exact values must be equal, and floating-point values at any depth must be within a tolerance.
 
 Rules: R85
 """
@@ -15,7 +16,7 @@ SortKey = tuple[list[str], list[tuple[bool, float]]]
 
 
 def in_one_order(value: Any) -> Any:
-    """Returns a value with the entries of its maps, which are pairs, in a canonical order."""
+    """Sorts the entries of a value's maps, which are pairs, in a canonical order."""
     if isinstance(value, dict):
         return {name: in_one_order(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -38,8 +39,19 @@ def sort_key(row: Iterable[Any]) -> SortKey:
 
 
 def are_close(left: Any, right: Any, tolerance: float) -> bool:
-    """Returns whether two values are equal; floats are equal if |left - right| <= tolerance *
-    max(1, |left|, |right|).
+    """Returns whether two values are equal. Floats are equal if
+
+    left - right
+
+    <= tolerance * max(1,
+
+    left
+
+    ,
+
+    right
+
+    ).
     """
     if isinstance(left, float) and isinstance(right, float):
         if not (math.isfinite(left) and math.isfinite(right)):
@@ -57,7 +69,7 @@ def are_close(left: Any, right: Any, tolerance: float) -> bool:
 
 
 def _without_floats(value: Any, floats: list[tuple[bool, float]]) -> Any:
-    """Returns a value with all floats, at any depth, replaced by None and appended to a list."""
+    """Replaces all floats in a value, at any depth, by None, and appends them to a list."""
     if isinstance(value, float):
         floats.append((math.isnan(value), 0.0 if math.isnan(value) else value))
         return None

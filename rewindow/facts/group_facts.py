@@ -1,5 +1,6 @@
-"""Facts: one row for every window and port of a replay, with counts and digests. The rows of an
-output are also its seals.
+"""Facts: one row for every window and port of a replay, with counts and digests.
+
+The rows of an output are also its seals.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _PART = pa.schema(fields_without(FACTS_SCHEMA, _OF_THE_GROUP))
 
 @dataclass
 class GroupFacts:
-    """Collects the fact rows of one commit group as columns, because a group may have a million
+    """Collects the fact rows of one commit group as columns, because a group can have a million
     windows.
 
     Attributes:
@@ -54,7 +55,7 @@ class GroupFacts:
         *,
         lost: bool = False,
     ) -> None:
-        """Adds a row per window for an input, also for empty windows.
+        """Adds a row for each window of an input, even for empty windows.
 
         Args:
             stream: name of the input.
@@ -72,15 +73,16 @@ class GroupFacts:
         self._add("in", stream, rows.append_column("lost", pa.array(gone)))
 
     def add_dropped(self, port: str, counts: WindowFacts, lost: bool = False) -> None:
-        """Adds a row per window for an output port that nothing reads; error ports are not among
-        them.
+        """Adds a row for each window of an output port that is not read.
+
+        Error ports are not included.
 
         Rules: O16
         """
         self._add("dropped", port, counts.reindex(self._new, tuples=0).rows, lost=lost)
 
     def add_output(self, output: Output, seals: WindowFacts) -> None:
-        """Adds the seals of an output or an error table, also for windows without a tuple.
+        """Adds the seals of an output or an error table, even for windows without tuples.
 
         Rules: O65, O66
         """
@@ -89,12 +91,14 @@ class GroupFacts:
             self._add(output.direction, output.name, new.rows)
 
     def add_lost(self, output: Output, lost: WindowRange) -> None:
-        """Adds a row for each window of an output or an error table that at most once gives up."""
+        """Adds a row for each window of an output or an error table that the mode at most once
+        gives up.
+        """
         windows = self._new[(self._new >= lost.first) & (self._new <= lost.last)]
         self._add(output.direction, output.name, _without_tuples(windows), lost=True)
 
     def add_skip(self, operator: str, lacking: Ids, dropped: WindowFacts) -> None:
-        """Adds the losses of an operator's state by an at-most-once skip, also for windows before
+        """Adds the losses of an operator's state by an at-most-once skip, including windows before
         the group.
 
         Args:

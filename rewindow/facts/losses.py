@@ -1,5 +1,5 @@
-"""Losses in at most once: windows missing from an output, and windows affected because their state
-lacks others.
+"""Losses in the mode at most once: windows missing from an output, and windows affected because
+their state lacks other windows.
 
 Rules: R14
 """
@@ -85,10 +85,10 @@ def losses_of(
     checkpoints: Table | None,
     windows: WindowRange,
 ) -> Losses:
-    """Returns the losses of a replay: those of its start state, and in at most once those recorded
-    in its tables.
+    """Returns the losses of a replay.
 
-    If its checkpoints were purged, every window after its first attempt counts as affected.
+    They are the losses of its start state, and in the mode at most once the losses recorded in its
+    tables. If its checkpoints were purged, every window after its first attempt counts as affected.
     """
     if plan.is_divided:
         return _of_containers(
@@ -135,8 +135,11 @@ def losses_of(
 
 
 def unfed_windows(plan: Plan) -> Ids:
-    """Returns the windows that are missing from all inputs of a container, because at-most-once
-    operators upstream lost them. Its outputs lose them, too.
+    """Returns the windows that are missing from all inputs of a container, because upstream
+    operators lost them.
+
+    The outputs of the container lose these windows, too. The upstream operators have the mode at
+    most once.
     """
     missing: dict[str, list[WindowRange]] = {}
     for entry in plan.recorded:
@@ -152,7 +155,7 @@ def _of_containers(
     root: Location,
     windows: WindowRange,
 ) -> Losses:
-    """Returns the losses of a replay of several containers.
+    """Returns the losses of a replay with several containers.
 
     The tables of each container record its losses. The windows that were lost upstream are missing
     in the streams that it reads.
@@ -210,8 +213,10 @@ def _of_containers(
 
 
 def _lost_to_states(facts: Table) -> tuple[dict[str, list[WindowRange]], dict[str, WindowFacts]]:
-    """Returns the losses of states by skips. If several attempts have skipped a window, only the
-    rows of the newest one are used, because each repeats them.
+    """Returns the losses of states by skips.
+
+    If several attempts have skipped a window, only the rows of the newest attempt are used, because
+    each attempt repeats them.
     """
     rows = query(_LOST_TO_STATES, facts=facts)
     unseen = rows.filter(pc.equal(rows["direction"], "state"))
@@ -226,7 +231,7 @@ def _windows_by_port(rows: pa.Table) -> dict[str, list[WindowRange]]:
 
 
 def by_port(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Yields each port of some facts with its rows."""
+    """Yields each port of the given facts with its rows."""
     for port in pc.unique(rows["port"]).to_pylist():
         yield port, rows.filter(pc.equal(rows["port"], port))
 

@@ -19,8 +19,9 @@ from rewindow.storage.names import open_published
 
 
 def holds(table: Table, act: Publication) -> bool:
-    """Returns whether a published table has the Delta id that a publication or undo was made for,
-    and contains its commit.
+    """Returns whether a published table contains the commit of a publication or undo.
+
+    The table must also have the Delta id for which the publication or undo was created.
     """
     name = table.path.name
     is_same = act.details.table_ids.get(name, table.id) == table.id
@@ -28,7 +29,7 @@ def holds(table: Table, act: Publication) -> bool:
 
 
 def done_on(acts: Iterable[Publication], name: str) -> list[Publication]:
-    """Returns the publications and undos that are done on a table, in their order."""
+    """Returns the completed publications and undos of a table in their order."""
     done = []
     for act in acts:
         entry = find_named(act.tables, name)

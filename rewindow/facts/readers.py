@@ -1,5 +1,5 @@
-"""The rows of a replay's staged tables that readers see: for every window those of the newest
-attempt that sealed it.
+"""The rows of a replay's staged tables that readers see. For every window, these are the rows of
+the newest attempt that sealed it.
 
 A window that was computed again has rows of several attempts; the facts record which of them are
 sealed. The rule is defined here, once, as SQL: all code that reads staged rows or seals builds on
@@ -23,15 +23,16 @@ from rewindow.windows import WindowRange
 
 
 def newest_seals(facts: str = "facts") -> str:
-    """Returns SQL for window_id, port and attempt: for each window of an output or error table, the
-    attempt whose rows readers use.
+    """Returns SQL for window_id, port and attempt.
+
+    For each window of an output or error table, the attempt is the one whose rows readers use.
     """
     return f"""select window_id, port, max(attempt) as attempt from {facts}
         where direction in ('out', 'error') and not lost group by window_id, port"""
 
 
 def seen_rows(rows: str, port: str, *, facts: str = "facts", columns: str = "o.*") -> str:
-    """Returns SQL for the rows of a staged table that readers see.
+    """Returns SQL for the visible rows of a staged table.
 
     Args:
         rows: name of the staged table in the query.
@@ -44,8 +45,8 @@ def seen_rows(rows: str, port: str, *, facts: str = "facts", columns: str = "o.*
 
 
 def staged_seals(facts: Table, port: str, windows: WindowRange) -> pa.Table:
-    """Returns the seals of an output that readers use: window_id, attempt, tuples, digest,
-    float_digest, ascending.
+    """Returns the visible seals of an output: window_id, attempt, tuples, digest, float_digest, in
+    ascending order.
     """
     # Of each window, the rows of its newest attempt are needed. A join in SQL over a million
     # windows takes longer than everything else that a publication reads. So the rows are sorted by
@@ -80,8 +81,9 @@ def seals_digest(seals: pa.Table) -> str:
 
 
 def sealed_counts(facts: Table, windows: WindowRange) -> dict[str, int]:
-    """Returns, by output, the number of windows in a range that readers see; outputs without any
-    are absent.
+    """Returns, for each output, the number of visible windows in a range.
+
+    Outputs without visible windows are left out.
     """
     sql = f"""select port, count(*) as windows from ({newest_seals()})
         where window_id between {windows.first} and {windows.last} group by port"""
@@ -99,7 +101,7 @@ def sealed_to(facts: Table, before: int) -> int:
 
 
 def read_output(root: Location, output: str, windows: WindowRange) -> pa.Table:
-    """Returns the rows that readers see of a staged output in a range."""
+    """Returns the visible rows of a staged output in a range."""
     sql = f"""select * from ({seen_rows("output", output)})
         where window_id between {windows.first} and {windows.last}"""
     return query(sql, output=Table.open(root / output), facts=Table.open(root / FACTS))

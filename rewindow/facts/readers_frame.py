@@ -1,4 +1,4 @@
-"""The rows of a staged output that readers see, as a DataFrame."""
+"""The visible rows of a staged output, as a DataFrame."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ window is opened again, a new row with the next `generation` replaces the old on
 the table never contains two seals of a window, and replays use the version that they pinned.
 
 The end of a stream is also a row: the *end row* has no `window_id`, so that queries about windows
-do not select it, and `end_window` is the last window of the stream. Every later window is sealed
-and empty without a row, and nothing may be recorded after the end. `stream_end` returns it.
+do not select it, and `end_window` is the last window of the stream. Every later window counts as
+sealed and empty without a row, and nothing can be recorded after the end. `stream_end` returns it.
 
 Every row has a checksum of all its other columns, so that a flipped count or digest is detected.
 All decisions that depend on seals (planning, counting inputs, certificates, comparing a source with
@@ -45,8 +45,8 @@ _ALIKE = _COVERED[_COVERED.index("sealed_at") :]
 
 
 def columns_text(events: pa.Schema) -> str:
-    """Returns the names and Delta types of a stream's event columns as stored in a seal: JSON,
-    sorted by name.
+    """Returns the names and Delta types of a stream's event columns as stored in a seal. They are
+    JSON, sorted by name.
 
     >>> columns = [("window_id", pa.int64()), ("key", pa.string()), ("at", pa.int64())]
     >>> columns_text(pa.schema(columns))
@@ -96,8 +96,9 @@ def seal_rows(
 
 
 def end_row(data: Table, last: int) -> pa.Table:
-    """Returns the end row of a stream whose last window is `last`, to be appended to its table of
-    seals.
+    """Returns the end row of a stream whose last window is `last`.
+
+    It is appended to the stream's table of seals.
 
     Rules: X21
     """
@@ -112,7 +113,7 @@ def end_row(data: Table, last: int) -> pa.Table:
 
 
 def with_checksums(rows: pa.Table) -> pa.Table:
-    """Returns seals with new checksums, for callers that have changed a column."""
+    """Adds new checksums to seals after a column was changed."""
     return _with_checksums({name: rows[name] for name in _COVERED})
 
 
@@ -122,7 +123,9 @@ def read_seals(
     *,
     table_id: str | None = None,
 ) -> pa.Table:
-    """Returns the seals of a range, or all, ascending, after verifying the checksum of each.
+    """Returns the seals of a range, or all seals, in ascending order.
+
+    The checksum of each seal is verified.
 
     Args:
         windows: a stream's table of seals, at the version to read.
@@ -172,8 +175,9 @@ def sealed_windows(
 
 
 def sealed_range(windows: Table) -> WindowRange | None:
-    """Returns the range from the first seal to the last, None if there are no seals; an end row
-    does not extend it.
+    """Returns the range from the first to the last seal; None if there are no seals.
+
+    An end row does not extend the range.
     """
     bounds = query(
         "select min(window_id) as first, max(window_id) as last from w",
@@ -183,7 +187,7 @@ def sealed_range(windows: Table) -> WindowRange | None:
 
 
 def stream_end(windows: Table) -> int | None:
-    """Returns the last window of a stream that has ended, None for one that may continue.
+    """Returns the last window of a stream that has ended; None for a stream that can continue.
 
     Raises:
         TableError: the end row is damaged.
@@ -200,8 +204,9 @@ def stream_end(windows: Table) -> int | None:
 
 
 def intact(rows: pa.Table) -> pa.ChunkedArray:
-    """Returns for each seal whether its checksum matches its other columns; false for a seal
-    without a checksum.
+    """Returns for each seal whether its checksum matches its other columns.
+
+    For a seal without a checksum, the result is false.
     """
     return pc.fill_null(pc.equal(rows["checksum"], with_checksums(rows)["checksum"]), False)
 

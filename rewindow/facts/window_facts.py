@@ -1,4 +1,4 @@
-"""Facts about windows as Arrow columns: a group may have a million windows, so there is no Python
+"""Facts about windows as Arrow columns. A group can have a million windows, so there is no Python
 object per window.
 
 All facts have the class WindowFacts and differ only in their columns: counts have `tuples`, digests
@@ -25,13 +25,15 @@ DIGESTS_SCHEMA = pa.schema([*COUNTS_SCHEMA, ("digest", pa.string()), ("float_dig
 
 
 def ids_of(windows: WindowRange) -> Ids:
-    """Returns the ids of a range."""
+    """Returns the window ids of a range."""
     return np.arange(windows.first, windows.last + 1)
 
 
 @dataclass(frozen=True)
 class WindowFacts:
-    """Facts about some windows of one port; created by `of`.
+    """Facts about the windows of one port.
+
+    They are created by `of`.
 
     Attributes:
         rows: `window_id`, ascending and unique, and the columns of the facts.
@@ -41,7 +43,7 @@ class WindowFacts:
 
     @classmethod
     def of(cls, rows: pa.Table, schema: pa.Schema = COUNTS_SCHEMA) -> WindowFacts:
-        """Returns facts from rows in any order; columns that are not in the schema are dropped."""
+        """Creates facts from rows in any order. Columns that are not in the schema are dropped."""
         return cls(in_order(rows.select(schema.names).cast(schema).combine_chunks(), "window_id"))
 
     @classmethod
@@ -57,7 +59,7 @@ class WindowFacts:
 
     @property
     def tuples(self) -> int:
-        """Total number of tuples of all windows."""
+        """The total number of tuples in all windows."""
         return int(pc.sum(self.rows["tuples"]).as_py() or 0)
 
     def within(self, windows: WindowRange) -> WindowFacts:
@@ -66,8 +68,9 @@ class WindowFacts:
         return WindowFacts(self.rows.slice(begin, end - begin))
 
     def reindex(self, ids: Ids, **otherwise: Any) -> WindowFacts:
-        """Returns facts with exactly the given windows, ascending. Windows without facts get the
-        given defaults, otherwise null.
+        """Returns facts with exactly the given windows, in ascending order.
+
+        Windows without facts get the given defaults, otherwise null.
         """
         if np.array_equal(ids, self.ids):
             return self
@@ -88,14 +91,18 @@ class WindowFacts:
         return WindowFacts(pa.table(columns, schema=self.rows.schema))
 
     def with_column(self, name: str, values: pa.ChunkedArray | int) -> WindowFacts:
-        """Returns the facts with one more column: a value per window, or one value for all."""
+        """Returns the facts with one more column.
+
+        It has one value per window, or one value for all windows.
+        """
         if isinstance(values, int):
             values = pa.repeat(pa.scalar(values, pa.int64()), self.rows.num_rows)
         return WindowFacts(self.rows.append_column(name, values))
 
     def diff(self, other: WindowFacts, *names: str) -> Ids:
-        """Returns the windows in which one of the named columns differs. Both sides must have the
-        same windows.
+        """Returns the windows in which at least one of the named columns differs.
+
+        Both sides must have the same windows.
         """
         differs = np.zeros(self.rows.num_rows, dtype=bool)
         for name in names:
@@ -104,7 +111,7 @@ class WindowFacts:
 
 
 def unequal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """Returns a mask that is true where two columns differ; null equals only null."""
+    """Returns a mask that is true where two columns differ. Null equals only null."""
     differ = pc.fill_null(pc.not_equal(one, other), False)
     mask: npt.NDArray[np.bool_] = pc.or_(
         differ,

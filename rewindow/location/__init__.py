@@ -20,7 +20,9 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def location(given: str | os.PathLike[str] | Location) -> Location:
-    """Returns the location of a path; a location is returned unchanged.
+    """Returns the location of a path.
+
+    A location is returned unchanged.
 
     Raises:
         InputError: it is a URL, which would be treated as the name of a folder.

@@ -27,7 +27,10 @@ _NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, err
 
 @dataclass(frozen=True, order=True)
 class LocalLocation(Location):
-    """A path. Only code that requires a local file system (`local`, tests) opens it as a path."""
+    """A location that is a path.
+
+    Only code that requires a local file system (`local`, tests) opens it as a path.
+    """
 
     def __post_init__(self) -> None:
         if _UNTIDY.search(self.uri):
@@ -106,8 +109,9 @@ class LocalLocation(Location):
         return True
 
     def links_to(self, folder: Location) -> bool:
-        """Tries a link with a hidden name and removes it, because file systems have no query for
-        this.
+        """Tries to create a link with a hidden name and removes it.
+
+        File systems have no query for this.
         """
         trial = _beside(folder / self.name)
         try:
@@ -159,7 +163,7 @@ class LocalLocation(Location):
         return type(self)(os.path.realpath(self.uri))
 
     def _draft(self, content: str | bytes) -> str:
-        """Returns a hidden file with the content, in the same folder."""
+        """Writes the content to a hidden file in the same folder and returns that file."""
         self.parent.make_folder()
         draft = _beside(self)
         try:

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, order=True)
 class Location(ABC):
-    """A location. It is a value: creating one does not access it, and equal addresses are equal
-    locations.
+    """A location in the state folder.
+
+    It is a value: creating a location does not access it, and locations with equal addresses are
+    equal.
 
     Attributes:
         uri: the address for Spark, delta-rs and pyarrow: a path, or a URL with the store's scheme.
@@ -35,7 +37,7 @@ class Location(ABC):
         return self.uri
 
     def __truediv__(self, part: str) -> Self:
-        """Returns a location in this folder; an absolute path or a URL replaces it."""
+        """Returns a location in this folder. An absolute path or a URL replaces the folder."""
         return type(self)(posixpath.join(self.uri, part))
 
     @property
@@ -50,7 +52,7 @@ class Location(ABC):
 
     @property
     def parent(self) -> Self:
-        """The folder that contains it."""
+        """The folder that contains this location."""
         return type(self)(posixpath.dirname(self.uri))
 
     def with_name(self, name: str) -> Self:
@@ -58,24 +60,24 @@ class Location(ABC):
         return self.parent / name
 
     def is_below(self, folder: Location) -> bool:
-        """Returns whether it is a folder, or is in it at any depth."""
+        """Returns whether this location is a given folder, or is in it at any depth."""
         return self == folder or self.uri.startswith(f"{folder.uri.rstrip('/')}/")
 
     def relative_to(self, folder: Location) -> str:
-        """Returns its path relative to a folder that contains it."""
+        """Returns the path of this location relative to a folder that contains it."""
         if not self.is_below(folder):
             raise ValueError(f'"{self}" is not below "{folder}"')
         return self.uri[len(folder.uri) :].strip("/")
 
     def exists(self) -> bool:
-        """Returns whether it is an existing file or folder."""
+        """Returns whether this is an existing file or folder."""
         return self.is_file() or self.is_dir()
 
     def entries(self, pattern: str = "*") -> list[Self]:
         """Returns the files and folders in this folder whose names match, sorted; none if the
         folder does not exist.
 
-        Names that start with a dot are omitted: such files are being created or deleted.
+        Names that start with a dot are left out, because such files are being created or deleted.
         """
         names = sorted(name for name in self._names() if not name.startswith("."))
         return [self / name for name in names if fnmatch.fnmatchcase(name, pattern)]
@@ -85,11 +87,11 @@ class Location(ABC):
         return [place for place in self.entries(pattern) if place.is_dir()]
 
     def read_text(self) -> str:
-        """Returns a file's content, as UTF-8."""
+        """Returns the content of a file as text in UTF-8."""
         return self.read_bytes().decode()
 
     def read_bytes(self) -> bytes:
-        """Returns a file's content."""
+        """Returns the content of a file."""
         with self.open() as stream:
             return stream.read()
 
@@ -99,15 +101,18 @@ class Location(ABC):
 
     @abstractmethod
     def is_file(self) -> bool:
-        """Returns whether it is an existing file."""
+        """Returns whether this is an existing file."""
 
     @abstractmethod
     def is_dir(self) -> bool:
-        """Returns whether it is an existing folder; in a store, whether any file is below it."""
+        """Returns whether this is an existing folder.
+
+        In a store, this is true if the folder contains any file.
+        """
 
     @abstractmethod
     def files(self) -> Iterator[Self]:
-        """Yields all files below it, at any depth, including hidden ones."""
+        """Yields all files in this folder at any depth, including hidden ones."""
 
     @abstractmethod
     def open(self) -> AbstractContextManager[IO[bytes]]:
@@ -140,10 +145,10 @@ class Location(ABC):
 
     @abstractmethod
     def write(self, content: str | bytes) -> None:
-        """Writes or replaces a file. Readers see the old or the new content, also after a power
-        failure.
+        """Writes or replaces a file.
 
-        Missing parent folders are created, as in all methods that write.
+        Readers see the old or the new content, even after a power failure. Missing parent folders
+        are created, as in all methods that write.
         """
 
     @abstractmethod
@@ -194,20 +199,23 @@ class Location(ABC):
 
     @abstractmethod
     def make_folder(self) -> None:
-        """Creates a folder and its parents; does nothing in a store where folders are only
-        names.
+        """Creates a folder and its parents.
+
+        Does nothing in a store where folders are only names.
         """
 
     @abstractmethod
     def sync(self) -> None:
-        """Ensures that a file, or the names in a folder, are durable; in a store, writes are
-        durable when they return.
+        """Ensures that a file, or the names in a folder, are durable.
+
+        In a store, writes are durable when they return.
         """
 
     @abstractmethod
     def set_modified(self, at_ms: int | None = None) -> None:
-        """Sets the modification time of a file to now or to a given time; does nothing in a
-        store.
+        """Sets the modification time of a file to now or to a given time.
+
+        Does nothing in a store.
         """
 
     @abstractmethod
@@ -216,12 +224,12 @@ class Location(ABC):
 
     @abstractmethod
     def real(self) -> Self:
-        """Returns the location with symbolic links resolved; a store has none."""
+        """Returns the location with symbolic links resolved. A store has no symbolic links."""
 
     @abstractmethod
     def local(self) -> Path:
-        """Returns it as a path, for operations that need a file system: SQLite, locks, temporary
-        files.
+        """Returns the location as a path, for operations that need a file system: SQLite, locks,
+        temporary files.
 
         Raises:
             InputError: it is in a store.

@@ -1,1 +1,1 @@
-"""Identity of processes, ending processes with their parent, and file locks."""
+"""Identifies processes, ends processes together with their parent, and locks files."""

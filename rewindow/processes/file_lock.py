@@ -1,5 +1,6 @@
-"""A lock between the processes of one machine: a file that one of them locks until it releases the
-lock or ends.
+"""A lock between the processes of one machine.
+
+It is a file that one of the processes locks until it releases the lock or ends.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def file_lock(path: Path, wait: bool = True) -> Iterator[bool]:
 
 
 def lock_until_exit(path: Path) -> None:
-    """Locks a file until this process ends in any way; a second call changes nothing.
+    """Locks a file until this process ends in any way. A second call changes nothing.
 
     Does nothing if the file system has no locks.
     """
@@ -50,7 +51,10 @@ def lock_until_exit(path: Path) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Returns whether a process may have locked a file; False if the file does not exist."""
+    """Returns whether a process may have locked a file.
+
+    If the file does not exist, returns False.
+    """
     try:
         handle = os.open(path, os.O_RDWR)
     except FileNotFoundError:

@@ -26,10 +26,11 @@ def boot_id() -> str:
 
 
 def pid_place() -> str:
-    """Returns where the pids of this process are valid: the machine's boot and the pid namespace.
+    """Returns a text that identifies where the pids of this process are valid: the boot of the
+    machine and the pid namespace.
 
-    Empty if the system has no boot id. Containers with the host's network have its host name but
-    other pids.
+    It is empty if the system has no boot id. Containers with the host's network have its host name
+    but other pids.
     """
     boot = boot_id()
     try:
@@ -57,8 +58,8 @@ def process_identity(pid: int) -> str:
 
 
 def is_visible(identity: str) -> bool:
-    """Returns whether a process with this identity can be found here by its pid: it belongs to this
-    boot and this pid namespace.
+    """Returns whether a process with this identity can be found by its pid in this boot and this
+    pid namespace.
     """
     return identity.partition("/")[0] == pid_place()
 
@@ -100,8 +101,9 @@ class Launcher:
         return cls(pid, process_identity(pid))
 
     def is_gone(self) -> bool:
-        """Returns whether it has ended, including when its parent has not waited for it yet. An
-        unknown launcher counts as running.
+        """Returns whether the launcher has ended, even if its parent has not waited for it yet.
+
+        An unknown launcher counts as running.
         """
         if not self.identity:
             return False

@@ -1,1 +1,1 @@
-"""Events that report the progress of long verbs."""
+"""Events that report the progress of long-running commands."""

@@ -1,5 +1,5 @@
-"""Formats and parses the machine-readable lines that a job prints for its launcher, between those
-for the user.
+"""Formats and parses the machine-readable lines that a job prints for its launcher, in addition to
+lines for the user.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class StepProgress:
 
     @property
     def count(self) -> str:
-        """The completed amount as text; empty if unknown."""
+        """The completed amount as text; empty if it is unknown."""
         if not self.of:
             return ""
         if self.unit == "bytes":
@@ -109,13 +109,14 @@ class StepProgress:
 
 
 def machine_line(kind: str, /, **facts: Any) -> str:
-    """Returns a line of a kind."""
+    """Returns a machine-readable line of the given kind."""
     return json.dumps({"rewindow": kind, **facts})
 
 
 def is_for_machines(line: str) -> bool:
-    """Returns whether a line is for the launcher of the job. Its content is also printed as
-    text.
+    """Returns whether a line is for the launcher of the job.
+
+    The content of such a line is also printed as text.
     """
     return line.lstrip().startswith(_OPENING)
 

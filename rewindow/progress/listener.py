@@ -1,5 +1,5 @@
-"""Listeners that receive the progress and results of a verb: for a terminal, for a task's log, or
-without output. Messages are logged instead.
+"""Listeners receive the progress and results of a command: for a terminal, for a task's log, or
+without output.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rewindow.progress.job_lines import parse_progress, parse_step
 
 
 class Listener(Protocol):
-    """Receives the progress and the results of a running verb."""
+    """Receives the progress and the results of a running command."""
 
     def job(self) -> AbstractContextManager[object]:
         """Returns a context manager that is entered while one job runs."""
@@ -22,8 +22,9 @@ class Listener(Protocol):
 
 
 class Lines:
-    """Passes every line to one function, such as `print` or a log's `info`, with progress as
-    text.
+    """Passes every line to one function, such as `print` or the `info` method of a log.
+
+    Progress is formatted as text.
     """
 
     def __init__(self, take: Callable[[str], object]) -> None:
@@ -40,8 +41,9 @@ class Lines:
 
 
 class Labelled:
-    """Listener for one of several jobs that run at the same time: formats progress as text, with
-    the name of the job.
+    """A listener for one of several jobs that run at the same time.
+
+    It formats progress as text and adds the name of the job.
     """
 
     def __init__(self, name: str, listener: Listener) -> None:
@@ -61,7 +63,7 @@ class Labelled:
 
 
 class Silent:
-    """Discards all events."""
+    """A listener that discards all events."""
 
     def job(self) -> AbstractContextManager[object]:
         """See Listener."""

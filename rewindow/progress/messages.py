@@ -1,5 +1,5 @@
-"""Shows the messages that modules of the library log, in processes of Rewindow: the command line,
-jobs, and the supervisor of Airflow set up the one handler here.
+"""Shows the log messages of the library in processes of Rewindow: the command line, jobs, and the
+supervisor of Airflow set up the one handler here.
 
 Programs that use the library, and tasks of Airflow, set up their own logging instead.
 """
@@ -33,7 +33,7 @@ class MessageHandler(logging.Handler):
 
 
 class _Text(logging.Formatter):
-    """Marks warnings; times are in UTC."""
+    """Formats messages and marks warnings. Times are in UTC."""
 
     converter = time.gmtime  # type: ignore[assignment]
 
@@ -65,7 +65,9 @@ def messages_shown(show: Callable[[str], object], text: str = "%(message)s") -> 
 
 
 def pass_on(line: str, listener: Listener, label: str = "") -> None:
-    """Passes on a line that a job printed: progress to the listener, all others as messages.
+    """Passes on a line that a job has printed.
+
+    Progress is passed to the listener, and all other lines are passed on as messages.
 
     Args:
         line: the line.

@@ -28,7 +28,7 @@ _PAUSE_S = 5.0
 
 @dataclass
 class _Step:
-    """A running step with the completed and the total amount; 0 if the total is unknown."""
+    """A running step with the completed and the total amount. The total is 0 if it is unknown."""
 
     what: str
     of: int
@@ -38,7 +38,9 @@ class _Step:
 
 
 class Watch:
-    """The running steps of a verb, inner ones last.
+    """The running steps of a command.
+
+    Inner steps are last.
 
     Args:
         tell: receives the progress lines.
@@ -58,7 +60,7 @@ class Watch:
 
     @contextmanager
     def during(self, what: str, of: int, unit: str) -> Iterator[_Step]:
-        """Yields a step, which ends with the context."""
+        """Yields a step. It ends with the context."""
         step = _Step(what, of, unit, began=self._clock())
         self._steps.append(step)
         try:
@@ -121,7 +123,7 @@ def counted(
     unit: str,
     size: Callable[[_Item], int] = lambda item: 1,
 ) -> Iterator[_Item]:
-    """Yields items and counts those that are done.
+    """Yields items and counts the items that are done.
 
     Args:
         what: name of the step.
@@ -142,7 +144,7 @@ def counted(
 
 @contextmanager
 def step(what: str) -> Iterator[None]:
-    """Reports a step whose progress is unknown."""
+    """Reports a step without a known progress."""
     watch = _watch.get()
     if watch is None:
         yield

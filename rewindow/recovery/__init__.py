@@ -1,5 +1,7 @@
-"""Pure functions for recovery: from the marks that tables have reached to the first window to
-compute, losses, commit groups and guarantees. No I/O.
+"""Pure functions for recovery, without I/O.
+
+They compute the first window to compute, losses, commit groups and guarantees from the marks of
+tables.
 """
 
 from rewindow.recovery.containers import (

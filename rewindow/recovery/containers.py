@@ -1,6 +1,6 @@
-"""Consequences of the modes of a graph, as pure functions: the outputs that may lose or repeat
-windows, how a container resumes after a crash, and the windows that it opens
-(docs/rules/recovery.md sections 3 to 7).
+"""Computes the consequences of the modes of a graph with pure functions (docs/rules/recovery.md
+sections 3 to 7). These are the outputs that can lose or repeat windows, how a container resumes
+after a crash, and the windows that it opens.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rewindow.windows import WindowRange, to_ranges
 
 @dataclass(frozen=True)
 class Guarantee:
-    """The effects that a crash may have on the tuples that an operator writes.
+    """The effects that a crash can have on the tuples that an operator writes.
 
     Attributes:
         may_lose: whether windows may be lost, in its container or upstream.
@@ -110,7 +110,7 @@ def after_crash(
     started: int = 0,
     furthest: int = 0,
 ) -> AfterCrash:
-    """Returns where the next attempt resumes, as windows instead of the marks of `resume`.
+    """Returns where the next attempt resumes, as windows instead of marks as in `resume`.
 
     Args:
         mode: recovery mode of the container.
@@ -184,7 +184,7 @@ def open_windows(
     windows: WindowRange,
     missing: Mapping[str, Iterable[WindowRange]],
 ) -> OpenWindows:
-    """Returns the windows that a container opens, and those that its outputs lose too.
+    """Returns the windows that a container opens, and the windows that its outputs lose too.
 
     Args:
         windows: the range of the replay.
@@ -228,7 +228,7 @@ def _lacking(
     lacks: Mapping[str, np.ndarray],
     index: int,
 ) -> tuple[str, ...]:
-    """Returns the ports that lack a window, given by its index in the range."""
+    """Returns the ports that lack a window. The window is given by its index in the range."""
     ports = []
     for port, mask in lacks.items():
         if mask[index]:
@@ -238,8 +238,8 @@ def _lacking(
 
 @dataclass(frozen=True)
 class RecoveryTimes:
-    """Cost of a crash: the windows that are recomputed or lost, and the seconds until the container
-    has caught up.
+    """The cost of a crash: the windows that are recomputed or lost, and the seconds until the
+    container has caught up.
 
     Attributes:
         what: "recomputed" or "lost".
@@ -265,7 +265,7 @@ def recovery_times(
     """Returns the cost of a crash in a container.
 
     A commit group is committed as a whole. So a crash costs half a group on average and a whole
-    group at worst, where R46 counts single windows.
+    group at worst, although R46 counts single windows.
 
     Args:
         mode: recovery mode of the container.

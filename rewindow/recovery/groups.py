@@ -1,4 +1,4 @@
-"""Chooses where commit groups end and after which windows checkpoints are saved.
+"""Chooses where commit groups end, and after which windows checkpoints are saved.
 
 A commit group is a run of consecutive windows that is computed and committed together. Longer
 groups spread the fixed cost of a commit over more windows; shorter ones lose less work in a crash.
@@ -61,7 +61,8 @@ class CheckpointSchedule:
 
     @property
     def gap_max(self) -> int:
-        """Largest number of windows between two checkpoints: D, rounded up to a multiple of K.
+        """Returns the largest number of windows between two checkpoints: D, rounded up to a
+        multiple of K.
 
         >>> [CheckpointSchedule(*sizes).gap_max for sizes in ((6,), (6, 5), (1, 4))]
         [6, 10, 4]
@@ -69,7 +70,7 @@ class CheckpointSchedule:
         return self.multiple * -(-self.distance // self.multiple)
 
     def next_due(self, window: int) -> int:
-        """Returns the first window, at or after the given one, after which a checkpoint is due."""
+        """Returns the first window at or after the given one after which a checkpoint is due."""
         ordinal = window + 1
         asked = ordinal // self.distance * self.distance
         while True:
@@ -89,8 +90,8 @@ def next_end(
 ) -> int:
     """Returns the last window of the commit group that starts at `first`.
 
-    A group ends at the latest at the end of the range, at a cut, and, if the mode saves checkpoints
-    by a schedule, at a due checkpoint.
+    A group ends at the latest at the end of the range or at a cut. If the mode saves checkpoints by
+    a schedule, it also ends at a due checkpoint.
 
     Args:
         first: the group's first window.
@@ -137,8 +138,8 @@ class GroupSizer:
         self.size = self._bounded(self.fixed or max(1, self.size))
 
     def took(self, windows: int, seconds: float) -> None:
-        """Records the duration of a group and adapts the size, at most by a factor of 4
-        at a time.
+        """Records the duration of a group and adapts the size of the next group, at most by a
+        factor of 4.
         """
         if self.fixed or windows < 1:
             return
@@ -163,7 +164,7 @@ class GroupSizer:
         self.size = self._bounded(max(1, int(min(max(wanted, least), self.size * GROWTH_MAX))))
 
     def _wanted(self, last: _Group, *, is_repeated: bool) -> float:
-        """Returns the preferred size of the next group, not yet bounded."""
+        """Returns the preferred size of the next group, before limits are applied."""
         if self._other is not None and not last.is_as_large_as(self._other):
             fixed, each = _line(last, self._other)
             return max((self.target_seconds - fixed) / each, (_PER_FIXED - 1) * fixed / each)
@@ -181,13 +182,15 @@ class GroupSizer:
 
 @dataclass(frozen=True)
 class _Group:
-    """Size and duration of a committed group."""
+    """The size and the duration of a committed group."""
 
     windows: int
     seconds: float
 
     def is_as_large_as(self, other: _Group) -> bool:
-        """Returns whether two groups are too similar in size to derive the cost of a window."""
+        """Returns whether the sizes of two groups are too similar to derive the cost of a
+        window.
+        """
         larger = max(self.windows, other.windows)
         return larger < _LARGER * min(self.windows, other.windows)
 

@@ -31,8 +31,9 @@ _FACTS = "facts"
 
 
 def path_in(state: Location, table: Location) -> str:
-    """Returns a table's path as a plan stores it: relative to the state folder, or absolute for a
-    table outside of it.
+    """Returns a table's path in the form in which a plan stores it.
+
+    It is relative to the state folder, or absolute for a table outside of that folder.
     """
     return table.relative_to(state) if table.is_below(state) else table.uri
 
@@ -42,7 +43,7 @@ class _Value(BaseModel):
 
 
 class InputPlan(_Value):
-    """A recorded stream, pinned to one version of its table for the replay.
+    """A recorded stream at the version of its table that the replay has pinned.
 
     Attributes:
         path: path of its table, relative to the state folder, so that the folder can be moved; see
@@ -78,18 +79,20 @@ class InputPlan(_Value):
     seals_digest: str = ""
 
     def table(self, state: Location) -> Location:
-        """Returns the folder of its tuples, below the given state folder."""
+        """Returns the folder of the stream's tuples in the given state folder."""
         return state / self.path
 
     def windows_table(self, state: Location) -> Location:
-        """Returns the folder of its seals, below the given state folder."""
+        """Returns the folder of the stream's seals in the given state folder."""
         if self.container:
             return self.table(state).with_name(_FACTS)
         return state / windows_name(self.path)
 
 
 class OperatorVersion(_Value):
-    """Version of an operator. The version and the inputs decide the rows of the operator.
+    """The version of an operator.
+
+    Together with its inputs, it determines the rows of the operator.
 
     Attributes:
         code_version: changes with its code, and with the code of Rewindow that decides rows.
@@ -103,7 +106,7 @@ class OperatorVersion(_Value):
 
     @property
     def pair(self) -> list[str]:
-        """Code version and configuration digest."""
+        """The code version and the configuration digest."""
         return [self.code_version, self.configuration_digest]
 
 
@@ -149,7 +152,7 @@ class OutputPlan(_Value):
 
     @property
     def promise(self) -> str:
-        """Its guarantee, followed by the modes that decide it."""
+        """The guarantee of the output, followed by the modes that determine it."""
         return f"{self.guarantee} ({self.reason})" if self.reason else self.guarantee
 
 
@@ -158,7 +161,9 @@ _EVER = -(1 << 62)
 
 
 class StartState(_Value):
-    """The state that the replay starts with: the one after the window before its range.
+    """The state with which the replay starts.
+
+    It is the state after the window before its range.
 
     Attributes:
         source: none (stateless), initial, published, replay (named by --state-from), or warm_up.
@@ -188,12 +193,12 @@ class StartState(_Value):
     other_versions: list[str] = Field(default_factory=list)
 
     def table(self, state: Location) -> Location:
-        """Returns the folder of the table with the state, below the given state folder."""
+        """Returns the folder of the table with the state in the given state folder."""
         return state / self.taken_from
 
     def unseen(self, first: int) -> tuple[tuple[int, int], ...]:
-        """Returns the windows before the range that are missing from the start state, as closed
-        (first, last) pairs.
+        """Returns the windows before the range that are missing from the start state, as (first,
+        last) pairs.
 
         Args:
             first: first window of the range.
@@ -214,13 +219,15 @@ class StartState(_Value):
 
     @property
     def affects(self) -> bool:
-        """Whether every window computed from it is affected."""
+        """Whether every window computed from the state is affected."""
         return bool(self.lacking or self.stale)
 
 
 class Candidate(_Value):
-    """The settings of a candidate: a replay that may run alongside others over its range and is
-    certified, but never published.
+    """The settings of a candidate.
+
+    A candidate is a replay that can run alongside others over its range and is certified, but never
+    published.
 
     Attributes:
         code: origin of its code, in words; empty for the code in the folders of applications.
@@ -238,7 +245,9 @@ class Candidate(_Value):
 
     @property
     def words(self) -> str:
-        """Its code and its sample in words; a sample is always mentioned.
+        """The code and the sample of the candidate as text.
+
+        A sample is always mentioned.
 
         Rules: O144
         """
@@ -251,7 +260,7 @@ class Candidate(_Value):
 
 
 class ContainerPlan(_Value):
-    """A part of the graph that crashes and recovers on its own, in a replay of that part only.
+    """A part of the graph that crashes and recovers separately, in a replay of only that part.
 
     Attributes:
         operators: their names, in the order of the graph.
@@ -274,8 +283,7 @@ class ContainerPlan(_Value):
 
 
 class Plan(_Value):
-    """A planned replay: application, closed window range, mode, pinned inputs, start state,
-    guarantees.
+    """A planned replay: application, window range, mode, pinned inputs, start state, guarantees.
 
     Attributes:
         errors_max: most error tuples that a port may emit in a window, None without a bound.
@@ -346,11 +354,11 @@ class Plan(_Value):
 
     @property
     def is_divided(self) -> bool:
-        """Whether several containers compute it, each in separate jobs."""
+        """Whether several containers compute the replay, each in separate jobs."""
         return len(self.containers) > 1
 
     def container_named(self, name: str) -> ContainerPlan:
-        """Returns a container.
+        """Returns the container with a given name.
 
         Raises:
             InputError: the replay has no container of this name.
@@ -365,7 +373,9 @@ class Plan(_Value):
 
     @property
     def jobs(self) -> list[str]:
-        """Replay ids of its jobs: one per container if there are several, then its own id."""
+        """The replay ids of the jobs: one for each container if there are several, then the id of
+        the replay itself.
+        """
         ids = []
         for container in self.containers if self.is_divided else ():
             ids.append(container_id(self.replay_id, container.name))
@@ -373,14 +383,15 @@ class Plan(_Value):
 
     @property
     def is_linked(self) -> bool:
-        """Whether its tables link the files of containers' tables, so that its own job computes
-        nothing.
+        """Whether the replay's tables link the files of containers' tables.
+
+        Then the job of the replay itself computes nothing.
         """
         return self.is_divided or bool(self.reused)
 
     @property
     def modes(self) -> list[Mode]:
-        """The modes of its containers, each once, in the order of the graph."""
+        """The modes of the replay's containers without duplicates, in the order of the graph."""
         modes = []
         for container in self.containers:
             if container.mode not in modes:
@@ -389,33 +400,33 @@ class Plan(_Value):
 
     @property
     def asked_mode(self) -> Mode:
-        """The mode of the request; operators may have declared other modes."""
+        """The mode of the request. Operators can have declared other modes."""
         named = self.options[self.options.index("--mode") + 1 :] if "--mode" in self.options else []
         return Mode.parse(named[0]) if named else Mode.EXACTLY_ONCE
 
     @property
     def mode_words(self) -> str:
-        """Its modes, as text for a user."""
+        """The modes of the replay as text for a user."""
         return ", ".join(mode.words for mode in self.modes)
 
     @property
     def mode_name(self) -> str:
-        """Its mode in the ledger; "mixed" if its containers have several."""
+        """The mode of the replay in the ledger; "mixed" if its containers have several modes."""
         modes = self.modes
         return modes[0].name if len(modes) == 1 else "mixed"
 
     @property
     def may_lose(self) -> bool:
-        """Whether a crash may lose windows of some output."""
+        """Whether a crash can lose windows of an output."""
         return any(mode.may_lose for mode in self.modes)
 
     @property
     def may_repeat(self) -> bool:
-        """Whether some staged table may contain a window twice."""
+        """Whether a staged table can contain a window twice."""
         return any(mode.may_repeat for mode in self.modes)
 
     def missing_upstream(self) -> dict[str, list[WindowRange]]:
-        """Returns the windows that were lost in streams of other containers, by stream."""
+        """Returns the windows that were lost in streams of other containers, for each stream."""
         missing = {}
         for entry in self.inputs:
             if entry.container:
@@ -424,7 +435,7 @@ class Plan(_Value):
 
     @property
     def recorded(self) -> list[InputPlan]:
-        """The inputs that are recorded streams, not those of other containers."""
+        """The inputs that are recorded streams. Inputs from other containers are not included."""
         return [entry for entry in self.inputs if not entry.container]
 
     @property
@@ -434,7 +445,7 @@ class Plan(_Value):
 
     @property
     def quarantining(self) -> set[str]:
-        """The operators whose failing tuples are quarantined.
+        """The operators for which failing tuples go to quarantine and do not fail the replay.
 
         Rules: R93
         """
@@ -446,27 +457,28 @@ class Plan(_Value):
 
     @property
     def tables(self) -> list[str]:
-        """The published tables of its outputs."""
+        """The published tables of the replay's outputs."""
         return [f"{self.application}.{output.name}" for output in self.outputs]
 
     @property
     def ends(self) -> dict[str, int | None]:
-        """Input name to its last window, None if it has not ended within the range."""
+        """The last window of each input, by name; None if the input has not ended in the range."""
         return {entry.stream: entry.end for entry in self.inputs}
 
     @property
     def input_tuples(self) -> int:
-        """Tuples of all inputs."""
+        """The number of tuples of all inputs."""
         return sum(entry.tuples for entry in self.inputs)
 
     @property
     def is_stateful(self) -> bool:
-        """Whether an operator with state is upstream of one of its outputs."""
+        """Whether an operator with state is upstream of one of the replay's outputs."""
         return any(output.stateful for output in self.outputs)
 
     def errors_of(self, output: OutputPlan) -> list[OutputPlan]:
-        """Returns the error tables that matter to an output: those of its upstream operators, and
-        those of operators that feed no output.
+        """Returns the error tables that are relevant for an output.
+
+        They belong to its upstream operators, and to operators that feed no output.
         """
         used: set[str] = set()
         for other in self.outputs:
@@ -484,8 +496,9 @@ class Plan(_Value):
 
     @property
     def loss_windows_max(self) -> int:
-        """Most windows of an output that a crash can cost: in at most once, those of the longest
-        commit group.
+        """The largest number of windows of an output that a crash can cost.
+
+        In the mode at most once, it is the longest commit group.
 
         Rules: X1
         """
@@ -496,8 +509,9 @@ class Plan(_Value):
 
     @property
     def unseen_windows_max(self) -> int:
-        """Most windows that a state can lack after a crash: in at most once, those between two
-        checkpoints.
+        """The largest number of windows that a state can lack after a crash.
+
+        In the mode at most once, it is the distance between two checkpoints.
 
         Rules: X2
         """
@@ -510,8 +524,9 @@ class Plan(_Value):
 
     @property
     def properties(self) -> dict[str, Any]:
-        """Operator properties that were set outside of the code, by `operator.property`; a request
-        with them repeats the replay's settings.
+        """Operator properties that were set outside of the code, by `operator.property`.
+
+        A request with these properties repeats the settings of the replay.
         """
         return {override.path: override.value for override in self.given if override.operator}
 
@@ -522,7 +537,9 @@ class Plan(_Value):
 
     @property
     def command(self) -> str:
-        """The command line that replays the same range with the same options and current code."""
+        """The command line that replays the same range with the same options and the current
+        code.
+        """
         words = [
             "rewindow",
             "replay",
@@ -539,9 +556,11 @@ class Plan(_Value):
         return self.first + mark - 1
 
     def windows_of(self, marks: tuple[int, int]) -> WindowRange:
-        """Returns the windows between two marks, both included."""
+        """Returns the windows between two marks, including both."""
         return WindowRange(self.window_of(marks[0]), self.window_of(marks[1]))
 
     def mark_of(self, window: int) -> int:
-        """Returns the mark of a window: the count of windows from the range's first to this one."""
+        """Returns the mark of a window, which is the number of windows from the first window of the
+        range to this one.
+        """
         return window - self.first + 1

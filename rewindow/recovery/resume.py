@@ -42,11 +42,11 @@ def resume(
 ) -> Resume:
     """Returns how a new attempt starts: from a saved state, and with a whole window.
 
-    Exactly once and at least once restore the newest checkpoint that every table has reached and
-    compute from there. A table can have a lower mark than a checkpoint only if its last commits
-    were lost; then an older checkpoint is used, and the missing windows are computed again. At most
-    once restores the newest checkpoint, but continues after the last window that any attempt has
-    started: the windows between them are lost.
+    The modes exactly once and at least once restore the newest checkpoint that every table has
+    reached, and compute from there. A table can have a lower mark than a checkpoint only if its
+    last commits were lost; then an older checkpoint is used, and the missing windows are computed
+    again. The mode at most once restores the newest checkpoint, but continues after the last window
+    that any attempt has started. The windows between them are lost.
 
     Where tables are ahead of the checkpoint, groups are cut at the marks of these tables. So a
     group is either committed in a table as a whole or not at all, and the attempt writes it only to
@@ -83,11 +83,10 @@ def resume(
 
 
 def _resume_after_started(restore: int, done: Mapping[str, int], started: int) -> Resume:
-    """Returns how an attempt starts in at most once: after the last started window, with its
-    losses.
+    """Returns how an attempt starts in the mode at most once: after the last started window, with
+    its losses.
 
-    A window that a table contains was started, even if the log of started windows has lost its last
-    commit.
+    A window in a table was started, even if the log of started windows has lost its last commit.
 
     Rules: R12 to R15
     """
@@ -98,7 +97,7 @@ def _resume_after_started(restore: int, done: Mapping[str, int], started: int) -
 
 
 def affected_from(mode: Mode, skipped: list[tuple[int, int]]) -> int | None:
-    """Returns the first mark that is computed from a state that lacks skipped windows, None if
+    """Returns the first mark that is computed from a state that lacks skipped windows; None if
     there is none.
 
     Rules: R14

@@ -1,4 +1,4 @@
-"""Finds stale windows: those published from a state that has since changed. Pure functions.
+"""Finds stale windows, which were published from a state that has changed since. Pure functions.
 
 Every publication stores the digests of the states that its replay saved, including the start state,
 and the origin of the start state. The stale windows follow from these values alone, in whatever
@@ -47,8 +47,9 @@ class EffectiveStretch:
 
 
 def in_effect(publications: Sequence[EffectivePublication]) -> list[EffectiveStretch]:
-    """Returns the publication that readers see in each window, the newest one over it, as ascending
-    and disjoint ranges.
+    """Returns the publication that readers see in each window, as ascending and disjoint ranges.
+
+    In each window, this is the newest publication.
     """
     segments: list[EffectiveStretch] = []
     for publication in sorted(publications, key=lambda publication: publication.number):
@@ -142,7 +143,7 @@ def _is_stale(
 
 
 def _holding(segments: list[EffectiveStretch], window: int) -> EffectiveStretch | None:
-    """Returns the segment that contains a window, or None."""
+    """Returns the segment that contains a window; None if there is none."""
     index = bisect_right([segment.range.first for segment in segments], window) - 1
     return segments[index] if index >= 0 and window in segments[index].range else None
 

@@ -40,7 +40,7 @@ _SEAL = ["window_id", "tuples", "digest", "float_digest"]
 
 @dataclass(frozen=True)
 class LateTuples:
-    """Late tuples of a stream in quarantine that belong to sealed windows."""
+    """Quarantined late tuples of a stream that belong to sealed windows."""
 
     stream: str
     windows: WindowRange
@@ -49,7 +49,7 @@ class LateTuples:
 
 @dataclass(frozen=True)
 class RepairStep:
-    """A range of an application to replay, check and publish again.
+    """A range of an application that must be replayed, checked and published again.
 
     Attributes:
         replay_options: mode, parameters and other options of the replay that is published there.
@@ -65,7 +65,7 @@ class RepairStep:
 
     @property
     def command(self) -> str:
-        """The command line that replays it."""
+        """The command line that replays the range."""
         range_ = ["--first", str(self.windows.first), "--last", str(self.windows.last)]
         options = ReplayRequest(self.application, **self.replay_options).options()
         return shlex.join(["rewindow", "replay", self.application, *range_, *options])
@@ -88,8 +88,10 @@ class Repairs:
     inputs: Mapping[str, Collection[str]] = field(default_factory=dict, compare=False)
 
     def of(self, application: str) -> Repairs:
-        """Returns the repairs that concern one application: its replays, those whose outputs it
-        reads, and those downstream of it.
+        """Returns the repairs that affect one application.
+
+        These are its replays, the replays of applications whose outputs it reads, and the replays
+        downstream of it.
         """
         reads: dict[str, set[str]] = {}
         read_by: dict[str, set[str]] = {name: set() for name in self.inputs}
@@ -110,7 +112,9 @@ class Repairs:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the repairs as plain values; window ids are numbers.
+        """Returns the repairs as plain values.
+
+        Window ids are numbers.
 
         Rules: W14
         """
@@ -216,8 +220,10 @@ def _add_stale(config: Config, applications: Mapping[str, PublishedApplication])
 
 
 def _published(config: Config, unknown: list[str]) -> dict[str, PublishedApplication]:
-    """Returns, by application, the publications that readers see, where newer ones cover older
-    ones. Adds texts to `unknown` if a plan was purged.
+    """Returns the publications that readers see, by application. Newer publications cover older
+    ones.
+
+    If a plan was purged, a text is added to `unknown`.
     """
     ledger = Ledger.open(config.ledger_url)
     found: dict[str, PublishedApplication] = {}
@@ -273,7 +279,9 @@ def _plan_of(config: Config, ledger: Ledger, publication: Publication) -> Plan |
 
 
 def _in_order(applications: Mapping[str, PublishedApplication]) -> list[str]:
-    """Returns applications in an order in which each one follows those whose outputs it reads."""
+    """Returns applications in an order in which each application follows those whose outputs it
+    reads.
+    """
     made_by: dict[str, str] = {}
     for name, known in applications.items():
         made_by |= dict.fromkeys(known.outputs, name)
@@ -371,7 +379,7 @@ def _seals(windows: Table, asked: WindowRange) -> pa.Table:
 
 
 def _differing(then: pa.Table, now: pa.Table) -> list[WindowRange]:
-    """Returns the windows whose seals differ or exist on one side only."""
+    """Returns the windows whose seals differ, or that only one side has."""
     both = then.append_column("was", _yes(then)).join(
         now.append_column("is", _yes(now)),
         "window_id",

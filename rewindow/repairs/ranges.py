@@ -32,8 +32,8 @@ class PublishedStretch:
 
     @property
     def read(self) -> WindowRange:
-        """The windows of its inputs that it was computed from, including those of a warm-up before
-        it.
+        """The windows of the inputs from which the stretch was computed, including the windows of a
+        warm-up before it.
         """
         start = self.plan.start
         if (
@@ -46,26 +46,28 @@ class PublishedStretch:
 
     @property
     def begins_anew(self) -> bool:
-        """Whether it starts with the initial state."""
+        """Whether the stretch starts with the initial state."""
         return self.windows.first == self.plan.first and self.plan.start.source == "initial"
 
     @property
     def began_on_request(self) -> bool:
-        """Whether it was requested to start with the initial state although windows exist before
-        it, so no other state can be used.
+        """Whether a user requested the initial state for the stretch although there are windows
+        before it.
+
+        Then no other state can be used.
         """
         return self.begins_anew and "--initial-state" in self.plan.options
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """Properties that must be the same for replays to be merged."""
+        """Properties that must be equal for replays to be merged."""
         given = sorted((one.path, repr(one.value)) for one in self.plan.given)
         changes = tuple((one.path, repr(one.value), one.from_window) for one in self.plan.changes)
         return self.plan.mode, tuple(sorted(self.plan.parameters.items())), tuple(given), changes
 
     def replay_options(self, windows: WindowRange) -> ReplayOptions:
-        """Returns the options to replay a range that starts in it in the same way as the published
-        replay.
+        """Returns the options that replay a range starting in this stretch in the same way as the
+        published replay.
         """
         return ReplayOptions(
             mode=self.plan.mode.name,
@@ -77,7 +79,7 @@ class PublishedStretch:
         )
 
     def carries_on(self, changed: Sequence[WindowRange]) -> bool:
-        """Returns whether its state was computed from changed windows."""
+        """Returns whether the state of the stretch was computed from changed windows."""
         if self.windows.first > self.plan.first:
             return any(part.overlap(self.plan.range) is not None for part in changed)
         is_published = self.plan.start.source not in ("initial", "none")
@@ -85,8 +87,9 @@ class PublishedStretch:
 
 
 class Change(NamedTuple):
-    """Windows of an input that have changed for a stretch; if the stretch is None, for all
-    stretches that contain them.
+    """Windows of an input that have changed for a stretch.
+
+    If the stretch is None, they have changed for all stretches that contain them.
 
     Attributes:
         made_stale_by: number of windows of the publication that changed the state before these
@@ -134,7 +137,7 @@ class RangeToReplay(NamedTuple):
 
 
 def ranges_to_replay(known: PublishedApplication, changed: Sequence[Change]) -> list[RangeToReplay]:
-    """Returns the ranges to replay now, ascending and disjoint.
+    """Returns the ranges to replay now. They are ascending and disjoint.
 
     For an application with state, each range ends at a window whose published state has a known
     digest. If the new state is equal, all windows after it are kept. Otherwise publishing makes
@@ -152,7 +155,7 @@ def ranges_to_replay(known: PublishedApplication, changed: Sequence[Change]) -> 
 
 
 def _joined(one: RangeToReplay, other: RangeToReplay) -> RangeToReplay:
-    """Returns the union of two ranges, where the second does not start before the first."""
+    """Returns the union of two ranges. The second range must not start before the first."""
     reasons = one.reasons
     if other.windows.first > one.windows.last + 1:
         reasons += ("includes the windows between these ranges: one replay is faster than several",)
@@ -164,7 +167,7 @@ def _joined(one: RangeToReplay, other: RangeToReplay) -> RangeToReplay:
 
 
 def _widened(known: PublishedApplication, changed: Iterable[Change]) -> Iterator[RangeToReplay]:
-    """Yields the published windows that depend on changed ones, each part within one stretch."""
+    """Yields the published windows that depend on changed ones. Each part is in one stretch."""
     for change in changed:
         if change.made_stale_by:
             yield from _behind_a_changed_state(known, change)
@@ -185,10 +188,10 @@ def _widened(known: PublishedApplication, changed: Iterable[Change]) -> Iterator
 
 
 def _behind_a_changed_state(known: PublishedApplication, change: Change) -> Iterator[RangeToReplay]:
-    """Yields the windows to replay because the state before them has changed: twice as many as the
-    publication that changed it has, so that few replays are needed.
+    """Yields the windows to replay because the state before them has changed.
 
-    The windows after that may be right after this repair.
+    It yields twice as many windows as the publication that changed the state has, so that few
+    replays are needed. The windows after that may be correct after this repair.
     """
     stretches = [part for part in known.stretches if part.windows.overlap(change.windows)]
     many = max(2 * change.made_stale_by, JOIN_WINDOWS)
@@ -208,8 +211,8 @@ def _up_to_known_state(
     own: WindowRange,
     reasons: tuple[str, ...],
 ) -> RangeToReplay:
-    """Returns a range extended to the first window with a known published state, otherwise to the
-    end of the stretch.
+    """Extends a range to the first window with a known published state, or to the end of the
+    stretch if there is none.
     """
     end = min(
         (window for window in stretch.states if own.last <= window), default=stretch.windows.last
@@ -238,8 +241,8 @@ def _may_follow(
     stretch: PublishedStretch,
     windows: WindowRange,
 ) -> tuple[WindowRange, ...]:
-    """Returns the published windows after a range to which its state is passed on, in all
-    stretches.
+    """Returns the published windows after a range to which the state of the range is passed on, in
+    all stretches.
     """
     follows = without(stretch.windows, [WindowRange(stretch.windows.first, windows.last)])
     carried = [windows, *follows]
@@ -255,8 +258,9 @@ def _may_follow(
 
 
 def _own(stretch: PublishedStretch, changed: WindowRange) -> WindowRange | None:
-    """Returns the windows of a stretch that read changed windows directly. Its first window also
-    reads its warm-up.
+    """Returns the windows of a stretch that read changed windows directly.
+
+    The first window of the stretch also reads its warm-up.
     """
     if changed.last >= stretch.windows.first or changed.overlap(stretch.read) is None:
         return stretch.windows.overlap(changed)
@@ -270,11 +274,11 @@ def _is_near(
     other: WindowRange,
     end: PublishedStretch,
 ) -> bool:
-    """Returns whether two ranges can be one replay: with the same options, few windows between
-    them, and these published with the same options too.
+    """Returns whether two ranges can be combined into one replay.
 
-    They cannot if a publication between them started with the initial state, because no state was
-    passed on to it.
+    They need the same options and only few windows between them, which were published with the same
+    options too. They cannot be combined if a publication between them started with the initial
+    state, because no state was passed on to it.
     """
     anew = [stretch for stretch in known.stretches if known.stateful and stretch.begins_anew]
     if begin.kind != end.kind or any(

@@ -29,7 +29,7 @@ STARTED_WITHIN = timedelta(minutes=5)
 
 @dataclass(frozen=True)
 class Repaired:
-    """Result of a repair.
+    """The result of a repair.
 
     Attributes:
         streams: streams whose late tuples were added to their windows.
@@ -48,8 +48,8 @@ def repair(config: Config, listener: Listener | None = None) -> Repaired:
 
     A published window gets a new generation, in which a late row replaces a filled one.
 
-    When called again, it repairs the remaining windows, and does nothing if none is left. It
-    resumes a replay that a killed repair has left.
+    A repeated call repairs the remaining windows, and does nothing if there are none. It resumes a
+    replay that a killed repair has left behind.
 
     Raises:
         GateError: a replay did not pass; it remains staged, and none of its windows are published.
@@ -115,9 +115,11 @@ def _put_right(config: Config, step: RepairStep, told: Listener) -> None:
 
 
 def interrupted(config: Config, step: RepairStep) -> str:
-    """Returns the replay of the same step that a killed repair has left; empty if there is none.
+    """Returns the replay of the same step that a killed repair has left behind; empty if there is
+    none.
 
-    It has the lease of the range, so no other replay could start. Its inputs are still the newest.
+    This replay has the lease of the range, so no other replay could start. Its inputs are still the
+    newest.
     """
     ledger = Ledger.open(config.ledger_url)
     for row in ledger.replays.newest(step.application, RUNNABLE):
@@ -130,8 +132,9 @@ def interrupted(config: Config, step: RepairStep) -> str:
 
 
 def _has_ended(attempt: AttemptRecord) -> bool:
-    """Returns whether an attempt has ended. One that never had a process was killed before it
-    started.
+    """Returns whether an attempt has ended.
+
+    If the attempt never had a process, it was killed before it started.
     """
     if attempt.host is None and attempt.outcome is None:
         return datetime.now(UTC) - attempt.heard_at > STARTED_WITHIN
@@ -139,7 +142,7 @@ def _has_ended(attempt: AttemptRecord) -> bool:
 
 
 def _reads_newest(config: Config, plan: Plan) -> bool:
-    """Returns whether the windows of all its inputs are unchanged since it pinned them."""
+    """Returns whether the windows of all inputs of a replay are unchanged since it pinned them."""
     return all(
         Table.open(config.windows_table(entry.stream)).version == entry.windows_version
         for entry in plan.inputs

@@ -1,5 +1,6 @@
-"""The undo horizon: for how long a publication can be undone, given the retention of published
-tables. Starts no JVM.
+"""The undo horizon: how long a publication can be undone, given the retention of published tables.
+
+Starts no JVM.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class UndoHorizon:
 
 
 def undo_horizon(config: Config, application: str) -> UndoHorizon:
-    """Returns for how long publications of an application can be undone.
+    """Returns how long the publications of an application can be undone.
 
     Before its first publication, this is the value in the settings, with which its tables will be
     created. Tables of data files are ignored, because no undo changes them.

@@ -60,8 +60,8 @@ class Purgeable:
 
 @dataclass(frozen=True)
 class Purged:
-    """Folders that were or would be deleted, and the replays that were skipped because their tables
-    are being published.
+    """Folders that were deleted or would be deleted, and the replays that were skipped because
+    their tables are being published.
     """
 
     deleted: list[Purgeable]
@@ -69,7 +69,7 @@ class Purged:
 
     @property
     def bytes(self) -> int:
-        """Bytes freed."""
+        """The number of bytes that were freed."""
         return sum(entry.bytes for entry in self.deleted)
 
 
@@ -134,7 +134,9 @@ def purge(config: Config, older_than: timedelta = OLD, *, delete: bool = False) 
 
 
 def _delete(entry: Purgeable) -> Purgeable:
-    """Deletes a folder; a missing one is not an error.
+    """Deletes a folder.
+
+    A missing folder is not an error.
 
     Rules: W86
     """
@@ -171,7 +173,7 @@ def _reason(row: Replay, older_than: timedelta) -> str:
 
 
 def _locked(config: Config, rows: list[Replay]) -> set[Location]:
-    """Returns the checkpoint tables that planned or running replays start from.
+    """Returns the checkpoint tables from which planned or running replays start.
 
     Rules: W85
     """
@@ -208,7 +210,7 @@ def _states(config: Config, ledger: Ledger) -> Iterator[tuple[str, list[Purgeabl
 
 def _needed_states(table: Table) -> set[str]:
     """Returns the folders that the table's checkpoints refer to, including checkpoints that an undo
-    may still restore.
+    can still restore.
     """
     every = table.path.entries("*.parquet")
     with reading_table(table.path, lambda: every):

@@ -1,4 +1,4 @@
-"""Deletes old pages and results of gates; findings are kept."""
+"""Deletes old pages and results of gates. Findings are kept."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ KEEP_DAYS = 90
 
 
 def prune_results(config: Config) -> list[str]:
-    """Deletes pages and results older than `KEEP_DAYS`, and returns the names of their folders;
-    findings are kept.
+    """Deletes pages and results older than `KEEP_DAYS`, and returns the names of their folders.
+
+    Findings are kept.
     """
     limit = datetime.now(UTC) - timedelta(days=KEEP_DAYS)
     folders = quality_folder(config) / "replays"
@@ -26,7 +27,8 @@ def prune_results(config: Config) -> list[str]:
 
 
 def _written(folder: Location) -> float:
-    """Returns when a file in a folder was last written. The time of the folder is not enough,
-    because replacing a file may not change it.
+    """Returns when a file in a folder was last written.
+
+    The time of the folder is not enough, because replacing a file may not change it.
     """
     return max((file.modified() for file in folder.files()), default=0.0)

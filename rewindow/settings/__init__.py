@@ -1,1 +1,1 @@
-"""Defines the contents of rewindow.toml, and the errors about wrong settings."""
+"""Defines the contents of rewindow.toml, and the errors about invalid settings."""

@@ -1,4 +1,4 @@
-"""Settings: `rewindow.toml`, overridden by environment variables, overridden by flags.
+"""Settings from `rewindow.toml`. Environment variables override the file, and flags override both.
 
 The path of the file is $REWINDOW_CONFIG; otherwise the file is searched from the working directory
 upward. The name of an environment variable is `REWINDOW_`, then section and key, with two
@@ -215,12 +215,12 @@ class StreamConfig(Section):
 
     @property
     def expected_values(self) -> list[list[str]]:
-        """The expected keys, a value for each key column."""
+        """The expected keys, with one value for each key column."""
         return [[key] if isinstance(key, str) else key for key in self.expected_keys]
 
     @property
     def grid(self) -> Grid:
-        """The stream's grid."""
+        """The window grid of the stream."""
         from rewindow.windows import parse_time
 
         if self.width_us % 1000:
@@ -342,7 +342,7 @@ class AirflowConfig(Section):
 
 
 class TargetConfig(Section):
-    """A target that published windows are delivered to: `[targets.NAME]`."""
+    """A target to which published windows are delivered: `[targets.NAME]`."""
 
     format: Literal["postgresql", "csv", "parquet", "python"]
     """A table in PostgreSQL, a folder with a CSV or Parquet file per window, or a Python class of
@@ -367,7 +367,7 @@ class TargetConfig(Section):
 
 @dataclass(frozen=True)
 class Delivery:
-    """An output with a target that it is delivered to.
+    """An output, and a target to which it is delivered.
 
     Attributes:
         output: the output, as `application.output`.
@@ -422,7 +422,7 @@ class ApplicationConfig(Section):
 
 
 class Config(Section):
-    """All settings; paths are absolute after loading.
+    """All settings. Paths are absolute after loading.
 
     In the file, `applications` is a list of folders, or a section with `folders` and a section for
     each application.
@@ -491,7 +491,7 @@ class Config(Section):
 
     @property
     def root(self) -> Path:
-        """Folder of the settings file."""
+        """The folder of the settings file."""
         return self._root
 
     @property
@@ -501,22 +501,25 @@ class Config(Section):
 
     @property
     def ledger_url(self) -> str:
-        """SQLAlchemy URL of the ledger; SQLite in the state folder unless set."""
+        """The SQLAlchemy URL of the ledger.
+
+        By default, the ledger is SQLite in the state folder.
+        """
         return self.ledger or f"sqlite:///{(self.state / 'ledger.sqlite').local()}"
 
     @property
     def jars(self) -> Path:
-        """Folder of Delta's jars."""
+        """The folder of Delta's jars."""
         return self.root / (self.spark.jars or JARS)
 
     @property
     def results(self) -> Location:
-        """Folder of gate results, Data Docs, certificates and pages."""
+        """The folder of gate results, Data Docs, certificates and pages."""
         return self.state / "results"
 
     @property
     def quarantine_table(self) -> Location:
-        """The table of tuples in quarantine, for all streams."""
+        """The table of quarantined tuples of all streams."""
         return self.state / "streams" / "quarantine"
 
     @property
@@ -559,7 +562,8 @@ class Config(Section):
         return self.streams[name]
 
     def stream_table(self, name: str) -> Location:
-        """Folder of a recorded or published stream. Output O of application A is the stream "A.O".
+        """The folder of a recorded or published stream. Output O of application A is the stream
+        "A.O".
 
         Every name becomes a path here or in `replay_root`, so names that could lead to another
         folder are rejected here.
@@ -580,17 +584,17 @@ class Config(Section):
         return found
 
     def windows_table(self, name: str) -> Location:
-        """Folder of a stream's table of sealed windows."""
+        """The folder of a stream's table of sealed windows."""
         return self.stream_table(windows_name(name))
 
     def files_table(self, name: str) -> Location:
-        """Folder of a stream's table of data files."""
+        """The folder of a stream's table of data files."""
         return self.state / "streams" / files_name(name)
 
     def checkpoints_table(self, application: str) -> Location:
-        """Folder of an application's published checkpoints."""
+        """The folder of an application's published checkpoints."""
         return self.stream_table(f"{application}.checkpoints")
 
     def replay_root(self, replay_id: str) -> Location:
-        """Folder of a replay's staged tables, facts and checkpoints."""
+        """The folder of a replay's staged tables, facts and checkpoints."""
         return self.state / "replays" / check_replay_id(replay_id)

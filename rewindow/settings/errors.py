@@ -1,4 +1,4 @@
-"""Error texts for wrong settings: the name, the value, and the expected form."""
+"""Error texts for invalid settings: the name, the value, and the expected format."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SECRET_WORDS = ("ledger", "://", "secret", "password", "token")
 
 
 def wrong_setting(error: ErrorDetails, root: type[BaseModel]) -> tuple[str, str]:
-    """Returns primary line and hint for a setting that pydantic rejects.
+    """Returns the primary line and the hint for a setting that pydantic rejects.
 
     Args:
         error: the first error that it found.
@@ -69,7 +69,10 @@ def wrong_setting(error: ErrorDetails, root: type[BaseModel]) -> tuple[str, str]
 
 
 def _form(kind: str, where: str, value: Any, context: Mapping[str, Any]) -> str:
-    """Returns how to write a setting, with the given value if it could be what the user meant."""
+    """Returns how to write a setting.
+
+    If the given value could be what the user meant, it is used.
+    """
     name = where.rpartition(".")[2]
     if kind == "list_type":
         given = [part.strip() for part in value.split(",")] if isinstance(value, str) else ["..."]
@@ -100,7 +103,7 @@ def _form(kind: str, where: str, value: Any, context: Mapping[str, Any]) -> str:
 
 
 def _unknown(place: Sequence[int | str], root: type[BaseModel]) -> tuple[str, str]:
-    """Returns primary line and hint for a key that its section does not have."""
+    """Returns the primary line and the hint for an unknown key in a section."""
     section = root
     for part in place[:-1]:
         field = next(
@@ -136,7 +139,7 @@ def check_keys(given: Sequence[str | Sequence[str]], keys: Sequence[str]) -> Non
 
 
 def syntax_error(text: str, error: tomllib.TOMLDecodeError) -> tuple[str, str]:
-    r"""Returns the syntax error in a text that is not TOML, and the line with the error.
+    r"""Returns a description of the syntax error in invalid TOML, and the line with the error.
 
     >>> import tomllib
     >>> text = 'a = 1\nb = two\n'

@@ -1,4 +1,4 @@
-"""Finds and reads the settings file, and overrides its values by environment variables."""
+"""Finds and reads the settings file. Environment variables override its values."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ _LIST = re.compile(r"^\s*applications\s*=", re.MULTILINE)
 
 
 def find_settings(path: Path | str | None) -> Path | None:
-    """Returns the settings file: the given one, otherwise the nearest from the working directory
-    upward.
+    """Returns the given settings file.
+
+    If none is given, returns the nearest one from the working directory upward.
     """
     given = path or os.environ.get("REWINDOW_CONFIG")
     if given:
@@ -69,7 +70,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def override_settings(values: dict[str, Any], environment: Any) -> None:
-    """Overrides values of the file by environment variables."""
+    """Overrides values of the settings file with environment variables."""
     sections = {"STATE", "LEDGER", "EXPECTATIONS", "SPARK", "REPLAY", "PUBLICATION", "AIRFLOW"}
     for variable, text in environment.items():
         parts = variable.removeprefix("REWINDOW_").split("__")
@@ -89,8 +90,8 @@ def override_settings(values: dict[str, Any], environment: Any) -> None:
 
 
 def part_applications(values: dict[str, Any]) -> dict[str, Any]:
-    """Returns settings with the section `applications` separated into folders and the settings of
-    each application.
+    """Divides the section `applications` of settings into folders and the settings of each
+    application.
     """
     section = values.get("applications")
     if not isinstance(section, dict):

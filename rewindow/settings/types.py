@@ -30,7 +30,7 @@ def _as_text(duration_us: int) -> str:
 
 
 def above_zero(interval_us: int) -> int:
-    """Returns an interval after checking that it is greater than zero."""
+    """Checks that an interval is greater than zero and returns it."""
     if interval_us <= 0:
         text = "it is {us}; the Tuple Output Interval must be a numeric value greater than zero"
         raise PydanticCustomError("interval", text, {"us": _as_text(interval_us)})
@@ -38,7 +38,7 @@ def above_zero(interval_us: int) -> int:
 
 
 def zero_or_more(slack_us: int) -> int:
-    """Returns a duration after checking that it is not negative."""
+    """Checks that a duration is not negative and returns it."""
     if slack_us < 0:
         raise PydanticCustomError(
             "slack",
@@ -49,7 +49,7 @@ def zero_or_more(slack_us: int) -> int:
 
 
 def known_encoding(name: str) -> str:
-    """Returns the name that Python has for an encoding."""
+    """Returns the Python name of an encoding."""
     try:
         known = codecs.lookup(name)
     except LookupError as error:
@@ -94,6 +94,6 @@ LocationSetting = Annotated[Location, PlainValidator(_location)]
 
 
 class Section(BaseModel):
-    """A section of the file; unknown keys are errors."""
+    """A section of the file. Unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

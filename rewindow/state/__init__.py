@@ -1,3 +1,5 @@
-"""Storage of operator state between commit groups: a small state is in a cell of the checkpoint's
-row, a larger one in files next to the table of checkpoints.
+"""Storage of operator state between commit groups.
+
+A small state is in a cell of the checkpoint's row. A larger state is in files next to the table of
+checkpoints.
 """

@@ -1,5 +1,5 @@
-"""Changes of properties while a replay runs: which user set which value, effective from which
-window.
+"""Changes of properties while a replay runs: which user set which value, and from which window on
+it is effective.
 
 A replay keeps them in one log of numbered files. Before it starts a group, it also writes to the
 log the last window of that group. Each number is written once, by a conditional put, so changes and
@@ -25,7 +25,7 @@ FOLDER = "changes"
 
 
 class _Entry(BaseModel):
-    """One file of the log: a change, or the last window that was started."""
+    """One file of the log. It contains a change, or the last window that was started."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -35,7 +35,7 @@ class _Entry(BaseModel):
 
 @dataclass
 class ChangeLog:
-    """The changes of one replay.
+    """The property changes of one replay.
 
     Args:
         root: folder of the replay.
@@ -49,8 +49,9 @@ class ChangeLog:
     _entries: list[_Entry] = field(default_factory=list, init=False, repr=False)
 
     def changes(self) -> list[PropertyChange]:
-        """Returns all changes. If a property was changed twice for the same window, the later
-        change takes precedence.
+        """Returns all changes.
+
+        If a property was changed twice for the same window, the later change counts.
         """
         self._read()
         changes = {}
@@ -60,7 +61,7 @@ class ChangeLog:
         return list(changes.values())
 
     def begun(self) -> int | None:
-        """Returns the last window that was started, None before the first."""
+        """Returns the last window that was started; None before the first window."""
         self._read()
         begun = [entry.begun for entry in self._entries if entry.begun is not None]
         return max(begun, default=None)
@@ -83,8 +84,10 @@ class ChangeLog:
         return tried[-1]
 
     def begin(self, first: int, last: int) -> int:
-        """Records that the windows of a group are started, and returns the group's last window. No
-        later change can affect these windows.
+        """Records that the windows of a group are started, and returns the last window of the
+        group.
+
+        No later change can affect these windows.
         """
         # A group must not span a change, so it ends before the first one. Another process may add
         # a change between reading the log and writing to it; then `_append` calls `entry` again.
@@ -103,7 +106,10 @@ class ChangeLog:
         return end
 
     def at(self, window: int) -> list[PropertyChange]:
-        """Returns the changes that are effective in a window, the last one of each property."""
+        """Returns the changes that are effective in a window.
+
+        For each property, it is the last change.
+        """
         changes = {}
         for change in sorted(self.changes(), key=lambda change: change.from_window):
             if change.from_window <= window:
@@ -111,8 +117,9 @@ class ChangeLog:
         return list(changes.values())
 
     def _append(self, entry: Callable[[], _Entry | None]) -> None:
-        """Writes an entry under the next number. If another process has taken that number, the
-        entry is computed again from the longer log.
+        """Writes an entry with the next number.
+
+        If another process has used that number, the entry is computed again from the longer log.
         """
         while (new := entry()) is not None:
             content = new.model_dump_json(exclude_none=True)
@@ -133,8 +140,9 @@ def container_log(
     container: str,
     planned: Iterable[PropertyChange] = (),
 ) -> ChangeLog:
-    """Returns the log of a container. It is in the folder of the whole replay, so that it exists
-    before the container is planned.
+    """Returns the log of a container.
+
+    It is in the folder of the whole replay, so that it exists before the container is planned.
 
     Args:
         root: folder of the whole replay.

@@ -82,7 +82,7 @@ class Provenance:
         return cls(plan.versions, attempt, inputs)
 
     def columns(self, operator: str) -> dict[str, object]:
-        """Returns the columns of an operator's row that have the provenance."""
+        """Returns the provenance as columns of an operator's row."""
         version = self.versions.get(operator, OperatorVersion())
         upstream = {}
         for name in version.upstream:
@@ -98,7 +98,7 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The states of all stateful operators after a window's end.
+    """The states of all stateful operators after the end of a window.
 
     Attributes:
         mark: windows of the replay that the state has seen.
@@ -191,7 +191,7 @@ def _blob(frame: pa.Table) -> bytes:
 
 
 def decode(row: Mapping[str, object], table: Location) -> OperatorState:
-    """Returns the state of a stored row, after comparing all of it with its digest.
+    """Checks a stored row's state against its digest and returns the state.
 
     Args:
         row: a stored row.
@@ -226,9 +226,9 @@ def schema_of(row: Mapping[str, object]) -> pa.Schema:
 
 
 def stored_columns(schema: pa.Schema) -> pa.Schema:
-    """Returns the columns of a state: plain types, all of them nullable.
+    """Returns the columns of a state with plain, nullable types.
 
-    A damaged cell may declare something else, because the digest does not cover nullability.
+    A damaged cell may declare other columns, because the digest does not cover nullability.
     """
     return pa.schema([column.with_nullable(True) for column in plain_schema(schema)])
 
@@ -249,8 +249,9 @@ def _undecoded(row: Mapping[str, object], table: Location) -> OperatorState:
 
 
 def _frame(row: Mapping[str, object], table: Location) -> pa.Table:
-    """Returns the content of a stored row's cell: a state, or an empty table with the columns of a
-    state in files.
+    """Returns the content of a stored row's cell.
+
+    It is a state, or an empty table with the columns of a state that is stored in files.
     """
     try:
         frame = pa.ipc.open_stream(row["state"]).read_all()
@@ -273,8 +274,9 @@ def _name(row: Mapping[str, object]) -> str:
 
 
 def marks(table: Log) -> list[int]:
-    """Returns the marks of the table's checkpoints, ascending. Files that are damaged or missing
-    are ignored.
+    """Returns the marks of the table's checkpoints in ascending order.
+
+    Damaged or missing files are ignored.
 
     Raises:
         ResourceError: a file could not be read, but may be intact.
@@ -283,8 +285,9 @@ def marks(table: Log) -> list[int]:
 
 
 def warm_up_marks(table: Log) -> list[int]:
-    """Returns the marks of a warm-up's checkpoints, ascending. They are negative, because a warm-up
-    is before the range.
+    """Returns the marks of a warm-up's checkpoints in ascending order.
+
+    They are negative, because a warm-up is before the range.
     """
     return [mark for mark in _all_marks(table) if mark < 0]
 
@@ -339,8 +342,9 @@ def load(table: Log, mark: int) -> Checkpoint:
 
 
 def rows_at(table: Log, window: int) -> pa.Table:
-    """Returns the stored rows at a window from the newest attempt, including states; an empty table
-    if there are none.
+    """Returns the stored rows at a window from the newest attempt, including states.
+
+    If there are none, returns an empty table.
     """
     parts = [part.filter(pc.equal(part["window_id"], window)) for part in stored_rows(table)]
     rows = pa.concat_tables([SCHEMA.empty_table(), *parts])
@@ -360,8 +364,9 @@ def copy_states(
     target: Location,
     place: str,
 ) -> pa.Table:
-    """Copies stored rows for another table of checkpoints: links or copies the files of their
-    states, and returns rows with the new paths.
+    """Copies stored rows for another table of checkpoints.
+
+    It links or copies the files of their states, and returns rows with the new paths.
 
     Args:
         rows: stored rows of the table `source`.
@@ -412,8 +417,9 @@ def check_there(rows: pa.Table, table: Location) -> None:
 
 
 def as_checkpoint(rows: pa.Table, made: Provenance, mark: int = 0) -> pa.Table:
-    """Returns stored rows as a checkpoint of another replay, with its provenance; by default as its
-    start state (mark 0).
+    """Returns stored rows as a checkpoint of another replay, with the provenance of that replay.
+
+    By default, it is the start state (mark 0).
     """
     checkpoint = []
     for row in rows.to_pylist():
@@ -426,10 +432,10 @@ def other_versions(
     versions: Mapping[str, OperatorVersion],
     what: str,
 ) -> set[str]:
-    """Returns the operators whose version differs from the one that computed the states of stored
-    rows.
+    """Returns the operators whose version differs from the version that computed the states of
+    stored rows.
 
-    Operators with state and those upstream of them are compared.
+    Operators with state and the operators upstream of them are compared.
 
     Args:
         rows: stored rows of a window.
@@ -457,7 +463,7 @@ def other_versions(
 
 
 def check_inputs(rows: pa.Table, tables: Mapping[str, str], what: str) -> None:
-    """Checks that a state was computed from the same tables that the application now reads.
+    """Checks that a state was computed from the same tables that the application reads now.
 
     A stream that was deleted and recorded again is another stream, although it has the same name.
 
@@ -492,8 +498,9 @@ def state_digest(rows: pa.Table) -> str:
 
 
 def _parts(table: Log, columns: list[str]) -> Iterable[pa.Table]:
-    """Yields columns of the table's rows, file by file. Files that are damaged or missing are
-    skipped; a file that may be intact raises an error instead.
+    """Yields columns of the table's rows, file by file.
+
+    Damaged or missing files are skipped. A file that may be intact raises an error instead.
 
     Rules: R25
     """
@@ -504,7 +511,7 @@ def _parts(table: Log, columns: list[str]) -> Iterable[pa.Table]:
 
 
 def frame_digest(frame: pa.Table) -> str:
-    """Returns the digest of a state in memory. It is independent of the order of rows and columns.
+    """Returns the digest of a state in memory, independent of the order of its rows and columns.
 
     >>> frame_digest(pa.table({"a": [1, 2]})) == frame_digest(pa.table({"a": [2, 1]}))
     True

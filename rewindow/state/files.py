@@ -1,4 +1,4 @@
-"""States in Parquet files: one or more files per bucket of the key, next to the table of
+"""States in Parquet files. Each bucket of the key has one or more files, next to the table of
 checkpoints that names them.
 
 The state files of the checkpoints in table `T` are in the folder `T.state`, which is not part of a
@@ -33,7 +33,7 @@ DELETED = "_rw_gone"
 
 @dataclass(frozen=True)
 class StateFile:
-    """A file of a state.
+    """One file of a state.
 
     Attributes:
         path: path in the folder of states.
@@ -73,31 +73,33 @@ class StateFiles:
 
     @property
     def digest(self) -> str:
-        """The state's digest. It is the same for a state in a cell, with other buckets, and with or
-        without increments.
+        """The digest of the state.
+
+        It does not depend on whether the state is in a cell or in files, on the buckets, or on
+        increments.
         """
         return digest_text(self.schema, self.rows, self.hashes)
 
     @property
     def steps(self) -> int:
-        """Number of increments since its base was written."""
+        """The number of increments since the base was written."""
         return max((file.step for file in self.files), default=0)
 
     @property
     def leaves(self) -> set[str]:
-        """The folders of its files."""
+        """The folders of the state's files."""
         return {os.path.dirname(file.path) for file in self.files}
 
     def paths(self, step: int) -> list[str]:
-        """Returns the paths of the files of its base (0) or of an increment."""
+        """Returns the paths of the files of the base (0) or of an increment."""
         return [str(self.folder / file.path) for file in self.files if file.step == step]
 
     def all_paths(self) -> list[Location]:
-        """Returns the paths of all its files."""
+        """Returns the paths of all files of the state."""
         return [self.folder / file.path for file in self.files]
 
     def bytes(self, step: int | None = None) -> int:
-        """Returns the size of a step, or of all steps."""
+        """Returns the size of one step or of all steps."""
         return sum(file.bytes for file in self.files if step in (None, file.step))
 
     def to_json(self) -> str:
@@ -136,7 +138,7 @@ class StateFiles:
         )
 
     def check(self) -> None:
-        """Reads every file, a batch at a time, and compares it with its recorded size and hashes.
+        """Reads every file in batches, and compares it with its recorded size and hashes.
 
         Raises:
             CheckpointError: a file is damaged or missing.
@@ -147,8 +149,10 @@ class StateFiles:
             _check(self.folder / file.path, file, names)
 
     def copied_to(self, folder: Location, place: str) -> StateFiles:
-        """Links its files into another folder, or copies them if linking is not possible; returns
-        the state there. May be repeated.
+        """Links the state's files into another folder, or copies them if linking is not possible.
+        Returns the state there.
+
+        Can be repeated.
         """
         for file in self.files:
             _link(self.folder / file.path, folder / place / file.path)
@@ -173,7 +177,7 @@ def size_text(state: OperatorState) -> str:
 
 
 def folder_of(table: Location) -> Location:
-    """Returns the folder of the state files of a table of checkpoints."""
+    """Returns the folder with the state files of a table of checkpoints."""
     return table.with_name(f"{table.name}.state")
 
 
@@ -185,7 +189,7 @@ def write_state(
     key: tuple[str, ...],
     buckets: int,
 ) -> OperatorState:
-    """Returns a state unchanged if it is small; otherwise writes it to files of a folder."""
+    """Returns a small state unchanged, and writes a larger one to files in a folder."""
     if not rows.num_rows or rows.nbytes <= inline_bytes:
         return rows
     return write_rows(rows, folder, place, key, buckets)
@@ -198,7 +202,7 @@ def write_rows(
     key: tuple[str, ...],
     buckets: int,
 ) -> StateFiles:
-    """Writes a state from memory to files, in the same form as Spark does."""
+    """Writes a state from memory to files, in the same format as Spark does."""
     of_row = buckets_of(rows, key, buckets)
     (folder / place).make_folder()
     files = []
@@ -256,8 +260,8 @@ def _link(source: Location, target: Location) -> None:
 
 @dataclass
 class RetainedFiles:
-    """Deletes files from the state folder of a replay that no checkpoint names and no group needs
-    any more.
+    """Deletes files from the state folder of a replay that neither a checkpoint names nor a group
+    needs.
 
     Attributes:
         epoch: epoch of the current attempt.
@@ -269,8 +273,9 @@ class RetainedFiles:
     saved: set[str] = field(default_factory=set)
 
     def clear(self, named: Iterable[str]) -> None:
-        """Deletes the files of earlier attempts that no checkpoint names. Files of later attempts
-        are left alone.
+        """Deletes the files of earlier attempts that no checkpoint names.
+
+        Files of later attempts are not deleted.
         """
         self.saved |= set(named)
         for leaf in self._leaves():
@@ -278,8 +283,9 @@ class RetainedFiles:
                 (self.folder / leaf).delete_tree()
 
     def went_on(self, before: States, after: States, *, saved: bool) -> None:
-        """Deletes the states before a group, unless a checkpoint names them, after the states that
-        follow the group were written.
+        """Deletes the states before a group, unless a checkpoint names them.
+
+        It is called after the states that follow the group were written.
         """
         if saved:
             self.saved |= _leaves_of(after)
@@ -296,7 +302,7 @@ class RetainedFiles:
 
 
 def leaves_in(folder: Location) -> Iterator[str]:
-    """Yields the folders with state files below a folder of states."""
+    """Yields the folders with state files in a folder of states, at any depth."""
     leaves = set()
     for file in folder.files():
         if file.name.endswith(".parquet"):
@@ -313,7 +319,7 @@ def _leaves_of(states: States) -> set[str]:
 
 
 def bytes_in_memory(files: StateFiles) -> int:
-    """Returns the approximate size of the files in memory, from their footers."""
+    """Returns the approximate size of the files in memory, computed from their footers."""
     total = 0
     for path in files.all_paths():
         footer = pq.read_metadata(path.uri)
@@ -323,8 +329,9 @@ def bytes_in_memory(files: StateFiles) -> int:
 
 
 def read_rows(state: OperatorState) -> pa.Table:
-    """Returns the rows of a small state; the rows of a later step replace all rows with the same
-    key.
+    """Returns the rows of a small state.
+
+    Rows of a later step replace all rows with the same key.
     """
     if isinstance(state, pa.Table):
         return state

@@ -1,4 +1,4 @@
-"""The first rows of a state of any size; files are only read until enough rows are found."""
+"""Reads the first rows of a state of any size. Files are only read until enough rows are found."""
 
 from __future__ import annotations
 
@@ -73,8 +73,9 @@ def _newest(
     *,
     is_base: bool,
 ) -> pa.Table:
-    """Returns the rows of a step whose key is not in a later step, without rows for
-    removed keys.
+    """Returns the rows of a step whose key is not in a later step.
+
+    Rows for removed keys are left out.
     """
     rows, keys = without_keys(rows, key, replaced)
     if is_base:

@@ -33,7 +33,7 @@ _P5 = np.uint64(0x27D4EB2F165667C5)
 
 
 def row_hashes(frame: pa.Table | pa.RecordBatch, columns: Sequence[str] | None = None) -> Hashes:
-    """Returns the hash of each row over some columns, by default over all.
+    """Returns the hash of each row over the given columns, by default over all columns.
 
     Raises:
         InputError: values of a column's type cannot be hashed.
@@ -43,7 +43,7 @@ def row_hashes(frame: pa.Table | pa.RecordBatch, columns: Sequence[str] | None =
 
 
 def buckets_of(frame: pa.Table, key: Sequence[str], buckets: int) -> Hashes:
-    """Returns the bucket of each row; without a key the whole row is the key."""
+    """Returns the bucket of each row. Without a key, the whole row is the key."""
     return row_hashes(frame, key or None) & np.uint64(buckets - 1)
 
 
@@ -53,7 +53,8 @@ def row_sum(frame: pa.Table | pa.RecordBatch) -> int:
 
 
 def digest_text(schema: pa.Schema, rows: int, total: int) -> str:
-    """Returns the digest of a state, from the number of its rows and the sum of their hashes.
+    """Returns the digest of a state, computed from the number of its rows and the sum of their
+    hashes.
 
     >>> digest_text(pa.schema([("a", pa.int64())]), 2, 15)
     'b1147d2f-2-000000000000000f'
@@ -63,10 +64,10 @@ def digest_text(schema: pa.Schema, rows: int, total: int) -> str:
 
 
 def level_hashes(columns: Sequence[pa.Array], rows: int, salt: int = SALT) -> Hashes:
-    """Returns the hash of each row over some columns, in the given order: salt, null bitmaps,
+    """Returns the hash of each row over the given columns in their order: salt, null bitmaps,
     values.
 
-    It is one level of the encoding: the fields of a struct and the elements of a list are hashed by
+    It is one level of the encoding. The fields of a struct and the elements of a list are hashed by
     another call.
     """
     hashes = _hash_longs(np.full(rows, salt, np.uint64), np.full(rows, SEED, np.uint64))
@@ -97,8 +98,9 @@ def _nulls(column: pa.Array) -> Any:
 
 
 def _hash_values(column: pa.Array, seeds: Hashes, salt: int) -> Hashes:
-    """Returns the hash of each value, starting from the given seed. The results for null values are
-    undefined.
+    """Returns the hash of each value, starting from the given seed.
+
+    The results for null values are undefined.
     """
     kind = column.type
     if pa.types.is_struct(kind):
@@ -154,7 +156,7 @@ def _words(column: pa.Array) -> Any:
 
 
 def _hash_decimals(column: pa.Array, seeds: Hashes) -> Hashes:
-    """Hashes the unscaled values: as a long up to 18 digits, otherwise as the shortest byte
+    """Hashes unscaled decimal values: as a long up to 18 digits, otherwise as the shortest byte
     sequence.
     """
     kind = column.type
@@ -217,7 +219,7 @@ def _hash_ints(words: np.ndarray, seeds: Hashes) -> Hashes:
 
 
 def _hash_bytes(column: pa.Array, seeds: Hashes) -> Hashes:
-    """Returns xxhash64 of texts; those of one length are hashed together."""
+    """Returns the xxhash64 of each text. Texts of the same length are hashed together."""
     offsets = np.frombuffer(column.buffers()[1], np.int64)[
         column.offset : column.offset + len(column) + 1
     ]

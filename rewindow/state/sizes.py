@@ -12,8 +12,8 @@ from rewindow.storage import Table, query
 
 @dataclass(frozen=True)
 class StateSize:
-    """Size of an operator's state in a checkpoint: its rows, and the bytes of its cell or its
-    files.
+    """The size of an operator's state in a checkpoint: its number of rows, and the bytes of its
+    cell or its files.
     """
 
     operator: str

@@ -1,4 +1,4 @@
-"""Loads and saves states as DataFrames, in memory if small, otherwise in files.
+"""Loads and saves states as DataFrames. Small states are kept in memory, larger ones in files.
 
 Only a small state passes through the driver. A state in files stays in Spark, and so does a new
 state after a large group. Files are written to a folder per attempt and window, one per bucket of
@@ -53,7 +53,7 @@ _STEP = "_rw_step"
 
 
 class InlineStates:
-    """States in memory, which are stored in a cell of a checkpoint."""
+    """States in memory. They are stored in a cell of a checkpoint."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -69,7 +69,7 @@ class InlineStates:
 
 
 class FileStates:
-    """States in files: a base, and increments with the changes since."""
+    """States in files. Each has a base, and increments with later changes."""
 
     def __init__(self, spark: SparkSession, folder: Location) -> None:
         self._spark = spark
@@ -185,8 +185,9 @@ class FileStates:
         where: str,
         step: int = 0,
     ) -> list[StateFile]:
-        """Writes a frame, one file per bucket, and returns a description of each file, with sums
-        read from the file.
+        """Writes a frame with one file per bucket.
+
+        Returns a description of each file, with the sums that are read from the file.
         """
         wanted = spark_schema(schema)
         operator = node.operator
@@ -211,7 +212,7 @@ class FileStates:
         return [self._noted(where, row, step) for row in rows]
 
     def _noted(self, where: str, row: Row, step: int) -> StateFile:
-        """Returns the description of a written file; the number in the file name is its bucket."""
+        """Returns the description of a written file. The number in the file name is its bucket."""
         path = f"{where}/{row['name']}"
         part = _PART.match(row["name"])
         assert part, f"Spark names its files part-..., not {row['name']}"
@@ -226,7 +227,9 @@ class FileStates:
 
 
 class SizedStates:
-    """The states of an attempt, each in memory or in files, depending on its size.
+    """The states of an attempt.
+
+    Each is in memory or in files, depending on its size.
 
     Args:
         folder: the folder of states of the replay.
@@ -303,9 +306,9 @@ class SizedStates:
     ) -> OperatorState:
         """Stores the next state of an operator with `state_increments`, which returns only changes.
 
-        If the base is large, only the changes are written. A new base is written once the
-        increments exceed their allowed fraction of it, or if a group has so many tuples that they
-        probably would.
+        If the base is large, only the changes are written. A new base is written if the increments
+        exceed their allowed fraction of it. It is also written if a group has so many tuples that
+        the increments would probably exceed that fraction.
 
         Args:
             node, before, place, is_small: see `save`.
@@ -339,8 +342,8 @@ class SizedStates:
 
 
 def _changed(state: DataFrame, changes: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Returns a state after changes: all rows of a changed key are replaced, and those of a removed
-    key are deleted.
+    """Returns a state after changes. All rows of a changed key are replaced, and the rows of a
+    removed key are deleted.
 
     The changes are read twice, and the state is not sorted. This is efficient for few changes in
     files and a large state.
@@ -358,8 +361,9 @@ def _renewed(
     *,
     is_small: bool,
 ) -> DataFrame:
-    """Returns the same as `_changed`, but computes the changes only once, since they may be the
-    entire work of a group.
+    """Returns the same result as `_changed`, but computes the changes only once.
+
+    They may be the entire work of a group.
     """
     gone = or_false(DELETED) if DELETED in changes.columns else F.lit(False)
     columns = list(map(quoted_column, state.columns))
@@ -380,7 +384,7 @@ def _other_keys(frame: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def _same_key(key: Sequence[str]) -> Column:
-    """Returns the join condition that keys are equal; null equals null."""
+    """Returns the join condition that is true for equal keys. Two nulls count as equal."""
     return reduce(Column.__and__, equal_or_null(numbered_names(key, "_rw_key_")))
 
 
@@ -393,7 +397,7 @@ def _sums(frame: DataFrame) -> tuple[int, int]:
 
 
 def with_gone(schema: pa.Schema) -> pa.Schema:
-    """Returns the columns of an increment: those of the state, and `DELETED`."""
+    """Returns the columns of an increment: the columns of the state, and `DELETED`."""
     return pa.schema([*schema, (DELETED, pa.bool_())])
 
 
@@ -405,5 +409,5 @@ def state_schema(node: Node) -> pa.Schema:
 
 
 def what(node: Node) -> str:
-    """Returns the description of an operator's state for an error."""
+    """Returns a description of an operator's state for an error."""
     return f'state of operator "{node.name}"'
