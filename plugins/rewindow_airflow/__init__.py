@@ -61,9 +61,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a factory when it is first used, because Airflow imports this package during its
-    start.
-    """
+    """Imports a factory on its first use, because Airflow imports this package during its start."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(

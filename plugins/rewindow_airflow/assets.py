@@ -1,5 +1,5 @@
-"""Streams as Airflow assets: an event with the range and the counts when a stream is recorded or
-published.
+"""Streams as Airflow assets. When a stream is recorded or published, its asset gets an event with
+the range and the counts.
 
 The published output O of an application A is the stream "A.O". Which outputs a run publishes is
 known only after it has planned, so their events go through one alias. Airflow gives the event of an
@@ -27,7 +27,7 @@ def stream_asset(stream: str) -> Asset:
 
 
 def tell_recorded(context: Context, stream: str, facts: Mapping[str, Any]) -> None:
-    """Adds the sealed windows and counts to the event of a recorded stream."""
+    """Adds the sealed windows and counts to the asset event of a recorded stream."""
     names = (
         "first",
         "last",
@@ -43,7 +43,7 @@ def tell_recorded(context: Context, stream: str, facts: Mapping[str, Any]) -> No
 
 
 def tell_published(context: Context, config: Config, facts: Mapping[str, Any]) -> None:
-    """Adds an event for each stream in which a publication has replaced windows."""
+    """Adds an asset event for each stream in which a publication has replaced windows."""
     for stream, extra in published_streams(config, facts):
         context["outlet_events"][PUBLICATIONS].add(stream_asset(stream), extra)
 

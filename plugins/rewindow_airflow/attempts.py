@@ -1,4 +1,4 @@
-"""Returns the command of one attempt from the launcher, for the Spark cluster of an Airflow
+"""Prepares the command of one attempt with the launcher, for the Spark cluster of an Airflow
 connection.
 """
 
@@ -26,7 +26,9 @@ def begin_replay(
     arguments: dict[str, Any],
     again: bool,
 ) -> Submission | None:
-    """Starts the replay's next epoch and returns its attempt; None if all windows are committed."""
+    """Starts the next epoch of a replay and returns its attempt; None if all windows are
+    committed.
+    """
     from rewindow.launcher import begin_attempt
 
     crash = arguments.get("crash") if config.replay.drills else None
@@ -79,8 +81,8 @@ task's arguments, and whether a user has requested another attempt by clearing t
 
 
 def settings_for(conn_id: str) -> Config:
-    """Returns the current settings, with the Spark of an Airflow connection instead of that in the
-    file.
+    """Returns the current settings with the Spark of an Airflow connection instead of the Spark in
+    the file.
 
     Raises:
         AirflowFailException: the connection requires that the driver runs on another machine than
@@ -127,8 +129,8 @@ def with_connection(config: Config, connection: Connection) -> Config:
 
 
 def master_of(connection: Connection) -> str:
-    """Returns the Spark master of a connection, interpreted as by the Spark provider; empty if it
-    has none.
+    """Returns the Spark master of a connection, as the Spark provider interprets it; empty if there
+    is none.
     """
     host = connection.host or ""
     if not host:

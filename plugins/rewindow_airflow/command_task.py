@@ -1,4 +1,4 @@
-"""The base class of tasks that run a Rewindow command, which starts Spark jobs itself."""
+"""The base class of tasks that run a Rewindow command. The command itself starts Spark jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The mapped task of a replay: an instance per container, and one that assembles the replay.
+"""The mapped task of a replay. It has one instance per container, and one instance that assembles
+the replay.
 
 The instances are in the order of `Plan.jobs`. Each one waits for the instances of the containers
 that its job reads, as long as Airflow will still run those instances.
@@ -27,8 +28,9 @@ NAME_TEMPLATE = "{{ task.replay.partition('@')[2] or task.replay }}"
 
 
 def wait_for_upstream(config: Config, replay_id: str, context: Context, log: Any) -> None:
-    """Returns if every container that a job reads has ended. The job that assembles a replay reads
-    all of its containers.
+    """Waits until every container that a job reads has ended.
+
+    The job that assembles a replay reads all of its containers.
 
     Raises:
         AirflowRescheduleException: a container has not ended, and its instance runs or will run.

@@ -1,4 +1,4 @@
-"""Task that delivers published windows to a target outside of Rewindow."""
+"""The task that delivers published windows to a target outside of Rewindow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class DeliverOperator(CommandOperator):
-    """Runs `rewindow deliver`, which replaces the windows whose rows differ at the target.
+    """Runs `rewindow deliver`, which replaces the windows at the target whose rows differ.
 
     If it fails, the published output does not change.
 

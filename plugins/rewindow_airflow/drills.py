@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class DrillOperator(CommandOperator):
-    """Runs `rewindow drill` with the values of the form; its log has the table of all kills.
+    """Runs `rewindow drill` with the values of the form. The task's log has the table of all kills.
 
-    A broken promise fails the task without another try.
+    If a guarantee is violated, the task fails without a retry.
     """
 
     what = "drill"

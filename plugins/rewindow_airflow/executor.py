@@ -1,5 +1,5 @@
-"""Airflow's LocalExecutor for a scheduler or API server that may crash and restart without costing
-a task a try.
+"""A LocalExecutor whose scheduler or API server can crash and restart without costing a task one of
+its tries.
 """
 
 from __future__ import annotations
@@ -36,14 +36,15 @@ class AdoptingExecutor(LocalExecutor):
     """
 
     def trigger_tasks(self, open_slots: int) -> None:
-        """Passes tasks to workers, unless the API server does not respond, to which they must
-        report their start.
+        """Passes tasks to workers, unless the API server does not respond.
+
+        Tasks must report their start to it.
         """
         if not self.queued_tasks or api_answers(get_execution_api_server_url(self.conf)):
             super().trigger_tasks(open_slots)
 
     def try_adopt_task_instances(self, tis: Sequence[TaskInstance]) -> Sequence[TaskInstance]:
-        """Returns the tasks to start again: those that never started, and those without recent
+        """Returns the tasks to start again: tasks that never started, and tasks without recent
         heartbeats.
         """
         seconds_max = conf.getfloat("scheduler", "task_instance_heartbeat_timeout")

@@ -158,8 +158,9 @@ def plan_interval(**arguments: Any) -> BaseOperator:
 
 
 def plan_unpublished(**arguments: Any) -> BaseOperator:
-    """Returns the task that plans all windows that are sealed and not published yet; if there are
-    none, the run is skipped.
+    """Returns the task that plans all windows that are sealed and not yet published.
+
+    If there are none, the run is skipped.
     """
     return RewindowPlanOperator(
         request_of=replay_requests.unpublished_request,
@@ -176,8 +177,8 @@ def plan_form(**arguments: Any) -> BaseOperator:
 
 
 def plan_filling(stream: str, **arguments: Any) -> BaseOperator:
-    """Returns the task that plans to fill the recorded windows of a stream that are not filled
-    yet.
+    """Returns the task that plans to fill the recorded windows of a stream that are not yet
+    filled.
     """
     request_of = partial(replay_requests.gap_request, stream)
     return RewindowPlanOperator(
@@ -188,9 +189,11 @@ def plan_filling(stream: str, **arguments: Any) -> BaseOperator:
 
 
 def replay(plan: BaseOperator, **arguments: Any) -> MappedOperator:
-    """Returns the mapped task that computes the planned replay: an instance per container, each in
-    a Spark job, and one that assembles the replay if it has several containers. At most `[replay]
-    containers_at_once` instances run at the same time.
+    """Returns the mapped task that computes the planned replay.
+
+    It has one instance per container, each in a Spark job, and one instance that assembles the
+    replay if it has several containers. At most `[replay] containers_at_once` instances run at the
+    same time.
     """
     mapped = RewindowSubmitOperator.partial(
         job="replay",
@@ -261,8 +264,10 @@ def drill(**arguments: Any) -> BaseOperator:
 
 
 def repair(**arguments: Any) -> BaseOperator:
-    """Returns the task that shows which published windows are wrong because of changed inputs, and
-    repairs them if the settings allow that.
+    """Returns the task that shows published windows that are wrong because their inputs have
+    changed.
+
+    If the settings allow it, the task also repairs these windows.
     """
     return RepairOperator(**{"task_id": "repair_windows", **arguments})
 
@@ -285,7 +290,10 @@ def _dag(dag_id: str, **arguments: Any) -> DAG:
 
 
 def _params_of_settings() -> dict[str, Any]:
-    """Returns the parameters for the current settings. Reads folders but imports no application."""
+    """Returns the parameters for the current settings.
+
+    It reads folders but imports no application.
+    """
     config = Config.load()
     return daily_params(applications(config), default_application(config))
 

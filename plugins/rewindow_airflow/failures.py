@@ -1,5 +1,5 @@
-"""Maps the outcomes of a job or a library call to Airflow's two: fail permanently, or fail and
-retry.
+"""Maps the outcomes of a job or a library call to the two outcomes of Airflow: fail permanently, or
+fail and retry.
 """
 
 from __future__ import annotations
@@ -34,20 +34,22 @@ HELD_WAIT = timedelta(minutes=1)
 
 
 class Nothing(Exception):
-    """Nothing needs to be done, for the reason in the message: the task and all tasks after it are
-    skipped.
+    """Raised if there is nothing to do, with the reason in the message.
+
+    The task and all tasks after it are skipped.
     """
 
 
 class NotYet(Exception):
-    """A task needs windows that are not recorded yet. Waiting for them is not a failure and uses up
-    no try.
+    """Raised if a task needs windows that are not recorded yet.
+
+    Waiting for them is not a failure and uses no try.
     """
 
 
 def waiting(lack: NotYet, waits: int, wait: timedelta | None = None) -> AirflowException:
-    """Returns the exception that makes Airflow run the task again after some time, or fail it after
-    a day of waits.
+    """Returns the exception that makes Airflow run the task again later, or fail it after it has
+    waited for a day.
 
     Args:
         lack: what is missing.
@@ -63,7 +65,7 @@ def waiting(lack: NotYet, waits: int, wait: timedelta | None = None) -> AirflowE
 
 
 def is_retryable(exit_code: int, outcome_says: bool) -> bool:
-    """Returns whether another attempt may help.
+    """Returns whether another attempt can succeed.
 
     Args:
         exit_code: exit code of the job; negative or above 128 if a signal ended it.
@@ -74,14 +76,17 @@ def is_retryable(exit_code: int, outcome_says: bool) -> bool:
 
 
 def failure(message: str, retryable: bool) -> AirflowException:
-    """Returns the exception that makes Airflow retry, or the one that does not."""
+    """Returns the exception that makes Airflow retry a task, or the exception that prevents a
+    retry.
+    """
     return AirflowException(message) if retryable else AirflowFailException(message)
 
 
 @contextmanager
 def mapped_errors(ending: str = "") -> Iterator[None]:
-    """Turns the library's errors into Airflow's, according to `retryable`. Any other error is a bug
-    and is not changed.
+    """Turns errors of the library into errors of Airflow, according to `retryable`.
+
+    Any other error is a bug and is not changed.
 
     Args:
         ending: last line of the message.
@@ -94,7 +99,7 @@ def mapped_errors(ending: str = "") -> Iterator[None]:
 
 
 def cause(exit_code: int) -> str:
-    """Returns how a job ended, as text."""
+    """Returns a description of how a job ended."""
     words = {
         BAD_INPUT: "bad input",
         FINAL: "failed, no retry",

@@ -1,4 +1,4 @@
-"""The Trigger form of a replay: its typed fields, and checks that JSON Schema cannot express."""
+"""The trigger form of a replay: its typed fields, and checks that JSON Schema cannot express."""
 
 from __future__ import annotations
 
@@ -194,7 +194,9 @@ def drill_params(names: list[str], default: str | None = None) -> dict[str, Para
 
 
 def daily_params(names: list[str], default: str | None = None) -> dict[str, Param]:
-    """Returns the parameters of replay_daily; `--dag-run-conf` of a backfill sets them too.
+    """Returns the parameters of replay_daily.
+
+    The option `--dag-run-conf` of a backfill sets them too.
 
     Args:
         names: names of all applications.
@@ -227,8 +229,9 @@ def daily_params(names: list[str], default: str | None = None) -> dict[str, Para
 
 
 def parse_form(params: Mapping[str, Any], *, drills: bool = False) -> ReplayOptions:
-    """Returns the options of the replay that a form requests. Without a range, the form requests
-    all windows that are not published yet.
+    """Returns the options of the replay that a form requests.
+
+    Without a range, the form requests all windows that are not yet published.
 
     Args:
         params: name to value, as Airflow has validated them.
@@ -262,7 +265,9 @@ def parse_form(params: Mapping[str, Any], *, drills: bool = False) -> ReplayOpti
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Returns the properties in the lines of a form, each operator.property=value.
+    """Returns the properties in the lines of a form.
+
+    Each line has the form operator.property=value.
 
     Raises:
         InputError: a line has another format.
@@ -277,7 +282,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _check_range(params: Mapping[str, Any]) -> None:
-    """Checks that the range is given only in the way that the form selects.
+    """Checks that the range is set only in the way that the form selects.
 
     Raises:
         InputError: names the fields.
@@ -298,7 +303,7 @@ def _check_range(params: Mapping[str, Any]) -> None:
 
 
 def refuse_unknown(params: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Checks that a DAG has all parameters of a run, because Airflow accepts any.
+    """Checks that the DAG has all parameters of a run, because Airflow accepts any parameters.
 
     Raises:
         InputError: names the unknown parameter.

@@ -1,5 +1,4 @@
-"""Derives the id of a replay from the DAG run that it belongs to, so that a retry or a clear finds
-it again.
+"""Derives the id of a replay from its DAG run, so that a retry or a clear finds the replay again.
 
 For readers, the id contains the day that the replay computes: `replay_daily-2013-01-05-eab92e3f10`.
 Lookups use the other parts, the DAG and the digest. They depend on the run only, and do not change
@@ -28,7 +27,7 @@ _DIGITS = 10
 
 @dataclass(frozen=True)
 class RunName:
-    """The common part of the ids of all replays of one DAG run.
+    """The common part of the ids of all replays in one DAG run.
 
     Attributes:
         prefix: name of the DAG, and of the part if there is one.
@@ -50,7 +49,7 @@ class RunName:
         )
 
     def number_of(self, replay_id: str) -> int | None:
-        """Returns the number of a replay within the run, None if the id belongs to another run."""
+        """Returns the number of a replay in the run; None if the id belongs to another run."""
         found = re.fullmatch(
             rf"{re.escape(self.prefix)}(?:-\d+-\d\d-\d\d)?-{self.digest}(?:-(\d+))?",
             replay_id,
@@ -72,11 +71,11 @@ def run_name(dag_id: str, run_id: str, part: str = "") -> RunName:
 
 
 def newest_of(ledger: Ledger, run: RunName) -> tuple[int, Replay | None]:
-    """Returns the number of a DAG run's newest replay, and the replay, or None if it is not planned
-    yet.
+    """Returns the number of the newest replay in a DAG run, and the replay; None if it is not
+    planned yet.
 
-    A closed replay (published, undone, abandoned) is never computed again: the run's next one has
-    the next number.
+    A closed replay (published, undone, abandoned) is never computed again. The next replay of the
+    run has the next number.
     """
     from rewindow.launcher.attempts import CLOSED_STATES
 
@@ -93,7 +92,7 @@ def newest_of(ledger: Ledger, run: RunName) -> tuple[int, Replay | None]:
 
 
 def day_of(config: Config, request: ReplayRequest) -> str:
-    """Returns the day (UTC) on which the range of a request starts, empty if the request has no
+    """Returns the day (UTC) on which the range of a request starts; empty if the request has no
     start.
     """
     from rewindow.loading.catalog import load_application

@@ -1,5 +1,5 @@
-"""Buttons on a task's page: replay, window report, Data Docs, certificate, reports. They open the
-plugin's pages.
+"""Buttons on a task's page that open the plugin's pages: replay, window report, Data Docs,
+certificate, reports.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ PREFIX = "/rewindow"
 
 
 class OfReplay(Protocol):
-    """A task about one replay."""
+    """The attributes of a task for one replay."""
 
     replay: str
 
 
 class OfStream(Protocol):
-    """A task about one stream."""
+    """The attributes of a task for one stream."""
 
     stream: str
 
 
 def address(path: str) -> str:
-    """Returns the address of one of the plugin's pages on Airflow's own host, below the path of
+    """Returns the address of one of the plugin's pages on Airflow's host, relative to the path of
     [api] base_url.
     """
     base = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
@@ -40,44 +40,43 @@ def address(path: str) -> str:
 
 
 class ReplayLink(BaseOperatorLink):
-    """Link to the page of the replay that a task works on: timeline, windows, gate,
-    certificates.
-    """
+    """A link to the page of the task's replay, with timeline, windows, gate and certificates."""
 
     name = "Replay"
     page = "page"
 
     def get_link(self, operator: OfReplay, *, ti_key: TaskInstanceKey) -> str:
-        """Returns an address on Airflow's host, empty for a task without a replay. Airflow calls it
-        when a task ends.
+        """Returns an address on Airflow's host; empty for a task without a replay.
+
+        Airflow calls this when a task ends.
         """
         whole = whole_replay(operator.replay)
         return address(f"replays/{quote(whole, safe='')}/{self.page}") if whole else ""
 
 
 class WindowReportLink(ReplayLink):
-    """Link to the window report, which has a row for every window of the range."""
+    """A link to the window report, which has one row for every window of the range."""
 
     name = "Window report"
     page = "report"
 
 
 class DataDocsLink(ReplayLink):
-    """Link to Great Expectations' Data Docs of the replay's gate."""
+    """A link to the Data Docs of Great Expectations for the replay's gate."""
 
     name = "Data Docs"
     page = "docs"
 
 
 class CertificateLink(ReplayLink):
-    """Link to the replay's certificate."""
+    """A link to the certificate of the replay."""
 
     name = "Certificate"
     page = "certificate"
 
 
 class ReportsLink(BaseOperatorLink):
-    """Link to the report site with the checks of all outputs over time."""
+    """A link to the report site with the checks of all outputs over time."""
 
     name = "Reports"
 
@@ -87,7 +86,7 @@ class ReportsLink(BaseOperatorLink):
 
 
 class TimeLink(BaseOperatorLink):
-    """Link to the page about a stream's time: gaps, and delays of tuples."""
+    """A link to the page about a stream's time, with gaps and delays of tuples."""
 
     name = "Time of the stream"
 

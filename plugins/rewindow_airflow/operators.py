@@ -44,7 +44,7 @@ POOL = "spark"
 
 
 class RewindowSubmitOperator(ReplayTask, BaseOperator):
-    """Runs one attempt of a job on Spark; the job's outcome becomes the task's.
+    """Runs one attempt of a job on Spark. The outcome of the job becomes the outcome of the task.
 
     The epoch is incremented before the submit, so that an older attempt that is still running can
     no longer commit. A retry or a clear starts the next attempt of the same replay, which resumes
@@ -81,7 +81,7 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         self._told_to_end = False
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Returns the content of the attempt's outcome file.
+        """Runs the attempt and returns the content of its outcome file.
 
         Raises:
             AirflowFailException: another attempt cannot help.
@@ -114,7 +114,7 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         return {"name": name, "epoch": submission.epoch, **outcome.facts}
 
     def _run(self, config: Config, submission: Submission, context: Context) -> Outcome:
-        """Runs a job to its end and returns its outcome; a failed job fails the task."""
+        """Runs a job to its end and returns its outcome. If the job fails, the task fails."""
         from rewindow.launcher import note_kill
 
         subject = self._subject
@@ -174,8 +174,9 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
             tell_published(context, config, facts["publication"])
 
     def on_kill(self) -> None:
-        """Ends the job with everything that it started. Airflow calls this when a task must
-        stop.
+        """Ends the job and everything that it has started.
+
+        Airflow calls this when a task must stop.
         """
         self._told_to_end = True
         if self._process is not None:
@@ -183,8 +184,9 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         self.log.info(self._ending())
 
     def _submit(self, submission: Submission, subject: str, context: Context) -> Outcome:
-        """Returns the outcome of the job from its outcome file; a job that wrote none was
-        killed.
+        """Submits the job and returns its outcome from its outcome file.
+
+        A job without such a file was killed.
         """
         from rewindow.launcher import read_outcome
 
@@ -202,14 +204,14 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         return read_outcome(submission.outcome, exit_code)
 
     def _ending(self) -> str:
-        """Returns the last line of the log: the effect of a retry or a clear."""
+        """Returns the last line of the log, which describes the effect of a retry or a clear."""
         last = self._told.last if self._told else None
         reached = f": {last.mark:,} of {last.of:,} windows are committed" if last else ""
         return f"A retry or a clear of this task resumes the same {self._subject}{reached}."
 
 
 def was_cleared(instance: Any, retries: int) -> bool:
-    """Returns whether this is the first try since a user cleared the task, or the very first one.
+    """Returns whether this is the very first try, or the first try since a user cleared the task.
 
     A clear gives a task its full number of retries again, counted from the last try.
     """

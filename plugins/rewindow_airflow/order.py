@@ -45,9 +45,9 @@ def turn_of(context: Context) -> BaseTrigger | None:
     """Returns None if it is a run's turn, because the previous run has succeeded; otherwise the
     trigger to wait for.
 
-    When it is its turn, it restarts any later run that gave up its slot. While it waits and no slot
-    is needed, it restarts earlier runs that gave up theirs. Of the runs with slots only the latest
-    gives up its slot, so slots only move to earlier runs.
+    If it is the run's turn, this also restarts any later run that gave up its slot. While the run
+    waits and no slot is needed, it restarts earlier runs that gave up their slots. Of the runs with
+    slots only the latest gives up its slot, so slots only move to earlier runs.
 
     Raises:
         AirflowFailException: an earlier run is queued for the slot, and this run gives it up.
@@ -68,8 +68,8 @@ def turn_of(context: Context) -> BaseTrigger | None:
 
 
 def make_way(context: Context) -> bool:
-    """Ends a waiting run if an earlier one is queued for its slot; returns whether one is still
-    queued.
+    """Ends a waiting run if an earlier one is queued for its slot. Returns whether such a run is
+    still queued.
 
     A run that is not the latest stays, because a later one gives up its slot or ends. A run also
     stays if it announces its end and then finds no queued run, because no run would restart it.
@@ -93,8 +93,9 @@ def make_way(context: Context) -> bool:
 
 
 def _start_again_after(context: Context, run: DagRunProtocol) -> None:
-    """Restarts the later runs that gave up their slots, after waiting for one that is about to
-    end.
+    """Restarts the later runs that gave up their slots.
+
+    If one of them is about to end, waits for it first.
     """
     for ending in _runs_back(run, _RUNNING, _EVER):
         deadline = time.monotonic() + _END_SECONDS_MAX
@@ -110,8 +111,9 @@ def _start_again_after(context: Context, run: DagRunProtocol) -> None:
 
 
 def _start_again_before(context: Context, run: DagRunProtocol) -> None:
-    """Restarts the earlier runs that gave up their slots, back to the last success, because no slot
-    is needed any more.
+    """Restarts the earlier runs that gave up their slots, back to the last success.
+
+    The slots are no longer needed.
     """
     before = _run_before(run)
     while before is not None and before.state != _SUCCESS:
@@ -121,8 +123,9 @@ def _start_again_before(context: Context, run: DagRunProtocol) -> None:
 
 
 class ChangeTrigger(BaseTrigger):
-    """Fires when the state of the previous run changes or one more run is queued, so that a waiting
-    run decides again.
+    """Fires when the state of the previous run changes or another run is queued.
+
+    The waiting run then decides again.
 
     Args:
         dag_id: id of the DAG.
@@ -155,7 +158,7 @@ class ChangeTrigger(BaseTrigger):
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Polls every two seconds."""
+        """Polls the state of the runs every two seconds."""
         for _ in range(self.looks):
             await asyncio.sleep(_LOOK_SECONDS)
             if await asyncio.to_thread(self._has_changed):
@@ -173,8 +176,9 @@ def _runs_back(
     state: str,
     until: datetime | None = None,
 ) -> Iterator[DagRunProtocol]:
-    """Yields runs with a state, the latest first: those before a run, or, with `until`, those after
-    it up to a time.
+    """Yields the runs before a run that have a state, the latest first.
+
+    With `until`, yields the runs after it up to a time.
     """
     date = until or run.logical_date
     while date and (found := _previous(run.dag_id, date, state)) and found.logical_date:
@@ -223,12 +227,12 @@ def _has_made_way(context: Context, run: DagRunProtocol) -> bool:
 
 
 def _same_slots(run: DagRunProtocol, other: DagRunProtocol) -> bool:
-    """Returns whether two runs compete for the same slots: backfills have separate ones."""
+    """Returns whether two runs compete for the same slots. Backfills have separate slots."""
     return (run.run_type == "backfill") == (other.run_type == "backfill")
 
 
 def _state(dag_id: str, run_id: str) -> str:
-    """Returns the state of a run, empty if it was deleted."""
+    """Returns the state of a run; empty if it was deleted."""
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
     try:
@@ -244,8 +248,9 @@ def _count_of_queued(dag_id: str) -> int:
 
 
 def _ask(message: Any) -> Any:
-    """Returns Airflow's answer to a request of a task. Tasks have no other way to read and clear
-    the runs of their DAG.
+    """Sends a request of a task to Airflow and returns the answer.
+
+    Tasks have no other way to read and clear the runs of their DAG.
     """
     from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
 

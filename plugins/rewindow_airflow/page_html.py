@@ -20,14 +20,14 @@ def listing(title: str, addresses: Mapping[str, str]) -> str:
 
 
 def not_yet(name: str, what: str, writer: str, kind: str = "Replay") -> str:
-    """Returns a page about a result that a replay or a stream does not have yet, and how it is
-    created.
+    """Returns a page about a result that does not exist yet for a replay or a stream, and how to
+    create it.
     """
     return draw("not_there.html", kind=kind, name=name, what=what, writer=writer)
 
 
 def report(replay_id: str, outputs: Sequence[str], output: str, path: Location, page: int) -> str:
-    """Returns a page of a window report: a limited number of rows, with links to the other pages
+    """Returns a page of a window report, with a limited number of rows and links to the other pages
     and outputs.
     """
     first = (page - 1) * ROWS_OF_A_PAGE

@@ -1,5 +1,5 @@
-"""Pages with results, which require Airflow's login: replays, window reports, Data Docs,
-certificates, the time of streams.
+"""Pages with results: replays, window reports, Data Docs, certificates, and the time of streams.
+They require a login to Airflow.
 
 Airflow does not protect a plugin's application. So every route checks the user, and files are
 served by a route, because a mount would skip this check. Users who may read the DAG that made a
@@ -61,8 +61,7 @@ def results() -> Location:
 
 
 def readable(replay_id: str, user: GetUserDep) -> str:
-    """Returns a replay id that can be part of a path, after checking that this user may read the
-    replay.
+    """Checks that the user may read a replay, and returns its id, which can be part of a path.
 
     Raises:
         HTTPException: the id is not valid (404), or the user has no right to the DAG that made the
@@ -77,7 +76,7 @@ def readable(replay_id: str, user: GetUserDep) -> str:
 
 
 def readable_stream(stream: str, user: GetUserDep) -> str:
-    """Returns the name of a stream after checking that this user may read it.
+    """Checks that the user may read a stream, and returns its name.
 
     Raises:
         HTTPException: the name is not valid (404), or the user has no right to the DAG that reports
@@ -96,7 +95,7 @@ StreamName = Annotated[str, Depends(readable_stream)]
 
 
 def make_app() -> FastAPI:
-    """Returns the application that the plugin mounts below /rewindow; it requires a login."""
+    """Returns the web application that the plugin mounts at /rewindow. It requires a login."""
     logged_in = Depends(get_user)
     app = FastAPI(
         title="Rewindow",
@@ -115,8 +114,9 @@ def make_app() -> FastAPI:
 
 
 def show_replay(replay_id: ReplayId) -> Response:
-    """Redirects to the page of a replay, which is among the files so that its relative links
-    work.
+    """Redirects to the page of a replay.
+
+    The page is among the result files so that its relative links work.
     """
     return RedirectResponse(f"{_FILES}{PAGES}/{quote(replay_id)}.html", 307, _HEADERS)
 
@@ -127,8 +127,9 @@ def show_report(
     output: str = "",
     page: Annotated[int, Query(ge=1)] = 1,
 ) -> Response:
-    """Shows the window report of a replay: a row for every window of its range, including those
-    without output.
+    """Shows the window report of a replay.
+
+    It has one row for every window of the range, even without output.
     """
     reports = {
         path.name.removesuffix(".windows.csv"): path
@@ -144,8 +145,8 @@ def show_report(
 
 
 def show_docs(replay_id: ReplayId, folder: Results) -> Response:
-    """Redirects to the page of each output: verdict, descriptions of the checks, Great
-    Expectations' Data Docs.
+    """Redirects to the page of each output, with the verdict, descriptions of the checks, and Data
+    Docs.
     """
     return _one_or_list(
         folder,
@@ -157,7 +158,7 @@ def show_docs(replay_id: ReplayId, folder: Results) -> Response:
 
 
 def show_certificate(replay_id: ReplayId, folder: Results) -> Response:
-    """Redirects to the certificates in which a replay is one of the two sides, the newest first."""
+    """Redirects to the certificates that compare a replay with another side, newest first."""
     pattern = re.compile(
         rf"({re.escape(replay_id)}--.+|.+--{re.escape(replay_id)})-[0-9a-f]{{8}}\.html"
     )
@@ -175,7 +176,7 @@ def show_certificate(replay_id: ReplayId, folder: Results) -> Response:
 
 
 def show_time(stream: StreamName) -> Response:
-    """Shows the time of a stream from its current tables: gaps, and delays of tuples."""
+    """Shows gaps and delays of tuples of a stream from its current tables."""
     from rewindow.pages.time_page import draw_time_page
 
     try:
@@ -189,8 +190,9 @@ def show_time(stream: StreamName) -> Response:
 
 
 def show_file(path: str, folder: Results, user: GetUserDep) -> Response:
-    """Returns a file below the results folder. The page of a replay is rendered from its current
-    state.
+    """Returns a file in the results folder.
+
+    The page of a replay is rendered from its current state.
     """
     config = Config.load()
     place = PurePosixPath(path)
@@ -228,7 +230,7 @@ def checked(folder: Location, replay_id: str, pattern: str) -> list[Location]:
 
 
 def inside(folder: Location, path: str) -> Location | None:
-    """Returns the file of a path below a folder; None if it does not exist or is outside of the
+    """Returns the file at a path in a folder; None if it does not exist or is outside of the
     folder.
     """
     if "\0" in path:

@@ -1,5 +1,5 @@
-"""Registers Rewindow with Airflow through the entry point `airflow.plugins`: links of operators,
-and the pages that they open.
+"""Registers the links of operators and their pages with Airflow, through the entry point
+`airflow.plugins`.
 
 Every task loads it during its start, so it only imports modules that tasks import anyway, and none
 of Airflow's core.
@@ -22,7 +22,7 @@ class RewindowPlugin(AirflowPlugin):
 
     @property
     def fastapi_apps(self) -> list[dict[str, Any]]:
-        """The web application; a property, so that only the API server imports it."""
+        """The web application. It is a property, so that only the API server imports it."""
         from rewindow_airflow.pages import make_app
 
         return [{"app": make_app(), "url_prefix": PREFIX, "name": "Rewindow"}]

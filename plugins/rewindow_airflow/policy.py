@@ -1,4 +1,4 @@
-"""Common settings of all DAGs of Rewindow."""
+"""Settings that all DAGs of Rewindow share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes events of a job to the task's log, and its progress to the task state store."""
+"""Writes the events of a job to the task's log, and the job's progress to the task state store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _STORE_SECONDS_MIN = 1.0
 
 
 class TaskLog:
-    """Listener that writes a task's log, and its progress to the task state store (tab Storage).
+    """A listener that writes to a task's log.
+
+    It writes progress to the task state store (tab Storage).
 
     Args:
         log: logger of the task.
@@ -43,7 +45,7 @@ class TaskLog:
             self._log.info("%s", step.words)
 
     def _keep(self, progress: ReplayProgress) -> None:
-        """Logs progress, and stores it at most once a second, and at the end."""
+        """Logs progress. Stores it at most once a second, and at the end."""
         self.last = progress
         self._log.info("%s", progress_words(progress))
         now = time.monotonic()
@@ -58,7 +60,7 @@ class TaskLog:
 
 
 def progress_words(progress: ReplayProgress) -> str:
-    """Returns the line for the log."""
+    """Returns the progress as a line for the log."""
     return (
         f"Window {progress.last} is committed: {progress.mark:,} of {progress.of:,} windows "
         f"({_percent(progress)} %), "
@@ -67,7 +69,7 @@ def progress_words(progress: ReplayProgress) -> str:
 
 
 def progress_facts(progress: ReplayProgress) -> dict[str, Any]:
-    """Returns the values for the task state store."""
+    """Returns the progress as values for the task state store."""
     return {
         "replay": progress.replay,
         "epoch": progress.epoch,

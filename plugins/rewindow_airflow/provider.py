@@ -10,8 +10,9 @@ from rewindow.version import VERSION
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Returns the provider's metadata; its example DAGs are in the folder `example_dags` of the
-    package.
+    """Returns the provider's metadata.
+
+    The example DAGs are in the folder `example_dags` of the package.
     """
     return {
         "package-name": "rewindow",

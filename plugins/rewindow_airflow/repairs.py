@@ -1,4 +1,4 @@
-"""The task that finds windows published from inputs that have changed since, and repairs them if
+"""The task that finds published windows whose inputs have changed since, and repairs them if
 allowed.
 """
 
@@ -35,7 +35,7 @@ class RepairOperator(CommandOperator):
     ending = "Published windows stay published; a retry or a clear of this task repairs the rest."
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Returns the necessary repairs, and whether they were done.
+        """Returns the necessary repairs, and whether they were made.
 
         Raises:
             AirflowFailException: a gate did not pass, or another attempt cannot help.

@@ -33,9 +33,9 @@ _log = logging.getLogger(__name__)
 
 
 def form_request(config: Config, context: Context) -> ReplayRequest:
-    """Returns the request of a filled-in form of replay_windows.
+    """Returns the replay request from a form of replay_windows.
 
-    Windows in its range that will never be recorded are omitted, as for a data interval, unless
+    Windows in its range that will never be recorded are left out, as for a data interval, unless
     missing windows are allowed.
 
     Raises:
@@ -81,7 +81,7 @@ def _said(
     windows: WindowRange | None,
     sealed: WindowRange,
 ) -> WindowRange | None:
-    """Returns the remaining part of a requested range, and logs the omitted part."""
+    """Logs the omitted part of a requested range, and returns the remaining part."""
     if windows is not None and windows != wanted:
         _log.warning(
             "%s of the %s requested windows %s are omitted, because they will never be recorded: "
@@ -99,7 +99,7 @@ def _said(
 def interval_request(config: Config, context: Context) -> ReplayRequest:
     """Returns the request for a DAG run's data interval.
 
-    Airflow passes `initial_state` to every day of a backfill; it applies to days before which no
+    Airflow passes `initial_state` to every day of a backfill. It applies to days before which no
     state was published.
 
     Raises:
@@ -122,7 +122,7 @@ def interval_request(config: Config, context: Context) -> ReplayRequest:
 
 
 def unpublished_request(config: Config, context: Context) -> ReplayRequest:
-    """Returns the request for all windows that are sealed and not published yet, independent of the
+    """Returns the request for all windows that are sealed and not yet published, independent of the
     event that started the run.
 
     Raises:
@@ -134,8 +134,8 @@ def unpublished_request(config: Config, context: Context) -> ReplayRequest:
 
 
 def _unpublished(config: Config, application: str) -> WindowRange:
-    """Returns the windows that the inputs of an application have sealed and that are not published
-    yet.
+    """Returns the windows of an application that its inputs have sealed and that are not yet
+    published.
 
     Raises:
         Nothing: all of them are published, or an input is not recorded.
@@ -196,7 +196,7 @@ def _request(
 
 
 def gap_request(stream: str, config: Config, context: Context) -> ReplayRequest:
-    """Returns the request to fill the recorded windows of a stream that are not filled yet.
+    """Returns the request to fill the recorded windows of a stream that are not yet filled.
 
     Raises:
         Nothing: all of them are filled.
@@ -224,7 +224,7 @@ def gap_request(stream: str, config: Config, context: Context) -> ReplayRequest:
 
 def sealed_range(config: Config, application: str) -> tuple[Grid, WindowRange, bool]:
     """Returns an application's grid, the windows that all its inputs have sealed, and whether no
-    more will follow.
+    further windows will follow.
 
     Raises:
         NotYet: an input is not recorded, or the inputs have no window in common.
@@ -259,7 +259,9 @@ def sealed_range(config: Config, application: str) -> tuple[Grid, WindowRange, b
 
 
 def has_ended(config: Config, stream: str) -> bool:
-    """Returns whether a stream has its end row: every later window is sealed and empty.
+    """Returns whether a stream has an end row.
+
+    Then every later window is sealed and empty.
 
     Rules: X21
     """
@@ -287,8 +289,8 @@ def sealed_of(config: Config, stream: str) -> WindowRange | None:
 
 
 def has_state_before(config: Config, application: str, window: int) -> bool:
-    """Returns whether a state of an application was published for an earlier window, by any code
-    version.
+    """Returns whether a state of an application was published for an earlier window, by any version
+    of the code.
     """
     from rewindow.storage import Table, query
 

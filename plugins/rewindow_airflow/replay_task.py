@@ -1,4 +1,4 @@
-"""The common part of all tasks of one replay."""
+"""The common part of all tasks of a replay."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from rewindow_airflow.links import REPLAY_LINKS
 
 
 class ReplayTask:
-    """The common part of all tasks of a replay: its id, which the plan task passes on, and the
-    links to its pages.
+    """The common part of all tasks of a replay: the replay's id, which the plan task passes on, and
+    the links to its pages.
     """
 
     replay: str

@@ -1,4 +1,7 @@
-"""Access rights: a replay's pages require the right to read the DAG that made it."""
+"""Access rights.
+
+To see a replay's pages, a user needs the right to read the DAG that created the replay.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,9 @@ _CERTIFICATE = re.compile(r".+--.+-[0-9a-f]{8}\.(html|json)")
 
 
 def refuse_stranger(config: Config, user: BaseUser, replays: Iterable[str]) -> None:
-    """Checks that a user may read the DAG of each of these replays; without replays, the DAG of the
-    pages about all replays.
+    """Checks that a user may read the DAGs of the given replays.
+
+    Without replays, checks the DAG of the pages about all replays.
 
     Raises:
         HTTPException: 403.
@@ -39,7 +43,7 @@ def refuse_stranger(config: Config, user: BaseUser, replays: Iterable[str]) -> N
 
 
 def refuse_without(dags: Iterable[str], user: BaseUser) -> None:
-    """Checks that a user may read all of some DAGs.
+    """Checks that a user may read all of the given DAGs.
 
     Raises:
         HTTPException: 403.
@@ -51,8 +55,9 @@ def refuse_without(dags: Iterable[str], user: BaseUser) -> None:
 
 
 def dag_of(config: Config, replay_id: str) -> str:
-    """Returns the id of the DAG that made a replay, from its plan in the ledger. Does not create a
-    ledger.
+    """Returns the id of the DAG that created a replay, from the replay's plan in the ledger.
+
+    Does not create a ledger.
 
     Raises:
         HTTPException: the ledger is older than this Rewindow (409).
@@ -75,8 +80,9 @@ def dag_of(config: Config, replay_id: str) -> str:
 
 
 def replays_of(folder: Location, path: PurePosixPath) -> list[str] | None:
-    """Returns the replays that a results file is about; an empty list for the page about all
-    replays, None for an unknown path.
+    """Returns the replays that a results file is about.
+
+    The list is empty for the page about all replays. The result is None for an unknown path.
 
     Args:
         folder: folder of the results.
@@ -102,8 +108,9 @@ def _if_id(text: str) -> list[str] | None:
 
 
 def _sides(certificate: Location) -> list[str] | None:
-    """Returns the replays that a certificate compares, from its content, because its name is
-    ambiguous.
+    """Returns the replays that a certificate compares.
+
+    They are read from its content, because its name is ambiguous.
     """
     try:
         content = json.loads(certificate.read_text())

@@ -24,7 +24,9 @@ _LINES_SHOWN = 40
 
 
 class SparkProcess:
-    """Runs a command of the launcher, passes its progress to a listener, and logs its other output.
+    """Runs a command of the launcher.
+
+    Passes its progress to a listener, and logs its other output.
 
     Args:
         command: the whole spark-submit command.
@@ -46,7 +48,7 @@ class SparkProcess:
         self._lines: deque[str] = deque(maxlen=_LINES_BEFORE_EXCEPTION)
 
     def run(self) -> int:
-        """Returns the job's exit code, negative if a signal ended it."""
+        """Runs the job and returns its exit code, which is negative if a signal ended it."""
         self._process = process = subprocess.Popen(
             self.command,
             env=self.environment,
@@ -71,12 +73,16 @@ class SparkProcess:
 
     @property
     def last_lines(self) -> list[str]:
-        """The last lines of output; after an exception, only lines from shortly before it."""
+        """The last lines of output.
+
+        After an exception, it has only lines from shortly before the exception.
+        """
         return list(self._lines)[-_LINES_SHOWN:]
 
     def on_kill(self) -> None:
-        """Ends the job with its whole process group, first with SIGTERM, so that Spark deletes its
-        local folders.
+        """Ends the job's whole process group.
+
+        It sends SIGTERM first, so that Spark deletes its local folders.
         """
         self._told_to_end = True
         process = self._process
@@ -91,8 +97,9 @@ class SparkProcess:
         self.end_group()
 
     def end_group(self) -> None:
-        """Kills the rest of the job's process group: a driver's Python may outlive its JVM, and
-        vice versa.
+        """Kills the remaining processes of the job's process group.
+
+        A driver's Python can outlive its JVM, and vice versa.
         """
         if self._process is not None:
             _signal_group(self._process.pid, signal.SIGKILL)
@@ -106,8 +113,9 @@ class SparkProcess:
 
 
 def without_airflow(environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns an environment without Airflow's variables: a job needs none of them, and many are
-    secrets.
+    """Returns an environment without Airflow's variables.
+
+    A job needs none of them, and many are secrets.
     """
     return {
         name: value

@@ -35,7 +35,7 @@ _SHOWN_ROWS = 100
 
 
 class RewindowPlanOperator(ReplayTask, BaseOperator):
-    """Plans a replay. Anything that can be rejected is rejected here, before a job runs.
+    """Plans a replay. All errors that can be found before a job runs are found here.
 
     After a retry or a clear, planning again continues with the run's replay as planned while that
     is open, and plans a new one after it is published, undone or abandoned. Later tasks read the id
@@ -62,8 +62,9 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
         self.replay = ""
 
     def execute(self, context: Context, event: Any = None) -> list[str]:
-        """Returns the ids of the replay's jobs, see `Plan.jobs`; id and range are in separate
-        XComs.
+        """Returns the ids of the replay's jobs, see `Plan.jobs`.
+
+        The id and the range of the replay are in separate XComs.
 
         Args:
             context: Airflow's context.
@@ -173,8 +174,8 @@ class RewindowCheckOperator(ReplayTask, BaseOperator):
 
 
 class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
-    """Waits for an approval if the form requests one; otherwise succeeds immediately, or leaves the
-    range staged.
+    """Waits for an approval if the form requests one. Otherwise it succeeds immediately, or leaves
+    the range staged.
 
     Airflow renders the body of the question as Markdown. Texts of a user are quoted in it as code
     blocks, so that they cannot load an image or look like part of the question.
@@ -187,7 +188,7 @@ class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
         self.replay = replay
 
     def execute(self, context: Context) -> Any:
-        """Waits for the answer; a rejection skips the publication."""
+        """Waits for the answer. If the user rejects, the publication is skipped."""
         wish = context["params"]["publish"]
         if wish == APPROVE:
             self.body = question(
@@ -204,7 +205,7 @@ class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
 
 
 def objections(replay_id: str) -> Sequence[str]:
-    """Returns the problems that publishing a replay would have to accept, one line each."""
+    """Returns the problems that a user must accept to publish a replay, one line each."""
     from rewindow.ledger import Ledger
     from rewindow.publication.publish import check_publishable
     from rewindow.settings.config import Config
@@ -223,7 +224,9 @@ def question(
     reason: str,
     against: Sequence[str] = (),
 ) -> str:
-    """Returns the text for an approver, as Markdown in which texts of a user are not markup.
+    """Returns the text for an approver as Markdown.
+
+    Texts of a user in it are not interpreted as markup.
 
     Args:
         replay_id, application, reason: values of the form.
@@ -246,7 +249,7 @@ def question(
 
 
 def verbatim(text: str) -> str:
-    """Returns a text as a Markdown code block that no content of the text can end.
+    """Returns a text as a Markdown code block. No content of the text can end the block.
 
     >>> print(verbatim("a ``` b"))
     ````text
@@ -260,15 +263,16 @@ def verbatim(text: str) -> str:
 
 
 def _shown(letter: str) -> str:
-    """Returns a character, or a replacement for an invisible one, such as characters that change
-    the direction of text.
+    """Returns a character, or a replacement if it is invisible, such as characters that change the
+    direction of text.
     """
     return letter if letter.isprintable() or letter == "\t" else "\N{REPLACEMENT CHARACTER}"
 
 
 class ReportGapsOperator(BaseOperator):
-    """Reports gaps of a stream in arrival time and in event time: as a page, as CSV, and silent
-    keys in the log.
+    """Reports gaps of a stream in arrival time and in event time.
+
+    The report is written as a page and as CSV, and silent keys are logged.
     """
 
     operator_extra_links = (TimeLink(),)
@@ -293,7 +297,7 @@ class ReportGapsOperator(BaseOperator):
         return {"stream": self.stream, "rows": len(report.gaps), "silent": silent, **report.counts}
 
     def _log_gaps(self, report: GapReport, table: Location) -> None:
-        """Logs the longest gaps, and the number of further gaps in the table."""
+        """Logs the longest gaps, and how many further gaps the table has."""
         columns, rows = report.table()
         for row in (columns, *rows[:_SHOWN_ROWS]):
             self.log.info("%s", " | ".join(row))

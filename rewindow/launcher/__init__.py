@@ -1,4 +1,4 @@
-"""Starts attempts of a replay, watches them, and starts the next ones. No JVM."""
+"""Starts the attempts of a replay, monitors them, and starts the next ones. No JVM."""
 
 from rewindow.launcher.attempts import (
     Outcome,

@@ -1,5 +1,5 @@
-"""Prepares and runs attempts: ends the previous one, takes the next epoch, and starts the job in a
-separate session.
+"""Prepares and runs attempts: ends the previous attempt, takes the next epoch, and starts the job
+in a separate session.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ class Submission:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended. Exit code -9 without a message means that it was killed.
+    """How a job ended.
+
+    If it has exit code -9 and no message, it was killed.
 
     Attributes:
         facts: content of its outcome file; empty if it left none.
@@ -99,7 +101,7 @@ class Outcome:
 
     @property
     def result(self) -> dict[str, Any]:
-        """The job's own results from its outcome file."""
+        """The results of the job from its outcome file."""
         return {
             name: value
             for name, value in self.facts.items()
@@ -117,9 +119,9 @@ def begin_attempt(
     """Takes the next epoch of a replay and returns the job to start; None if all its windows are
     committed.
 
-    For a replay of several containers it is the next job of the first container that has not ended;
-    after all have ended, the job that assembles the replay. With the id of a container it is the
-    next job of that container.
+    For a replay of several containers it is the next job of the first container that has not ended.
+    After all containers have ended, it is the job that assembles the replay. With the id of a
+    container it is the next job of that container.
 
     Remaining processes of the last attempt on this host are ended, because its JVM may outlive its
     Python process. This happens after the new epoch is recorded, so that the launcher of that
@@ -207,8 +209,9 @@ def begin_attempt(
 
 
 def _reopened(config: Config, ledger: Ledger, row: Replay, plan: Plan) -> str:
-    """Reopens an ended replay whose tables have lost commits since; returns a text about the lost
-    commits, empty if there are none.
+    """Reopens an ended replay if its tables have lost commits since.
+
+    Returns a text about these commits; empty if there are none.
     """
     positions = check_tables(config, ledger, plan)
     lost = lost_commits(plan, positions) if row.state in ENDED_STATES else ""
@@ -219,7 +222,7 @@ def _reopened(config: Config, ledger: Ledger, row: Replay, plan: Plan) -> str:
 
 
 def known_replay(config: Config, ledger: Ledger, replay_id: str) -> Replay:
-    """Returns a replay of the ledger.
+    """Returns a replay from the ledger.
 
     Raises:
         InputError: the ledger does not list it; the message includes whether its tables exist.
@@ -248,8 +251,9 @@ def _end(last: AttemptRecord | None, *, only_stopped: bool = False) -> None:
 
 
 def _expected(config: Config, plan: Plan) -> str:
-    """Returns how the next attempt will resume, in words. Errors are ignored, because the attempt
-    itself will report them.
+    """Returns how the next attempt will resume, as text.
+
+    Errors are ignored, because the attempt itself will report them.
     """
     with contextlib.suppress(RewindowError):
         return str(expect_recovery(config, plan))
@@ -265,8 +269,9 @@ def plain_submission(
     *,
     quick: bool = True,
 ) -> Submission:
-    """Returns a job that is not an attempt of a replay, such as recording or publishing: it has no
-    epoch.
+    """Returns a job that is not an attempt of a replay, such as recording or publishing.
+
+    It has no epoch.
 
     Args:
         config: current settings.
@@ -332,8 +337,8 @@ def _outcome_variable(outcome: Location) -> dict[str, str]:
 
 
 def job_environment(config: Config, crash: str | None = None) -> dict[str, str]:
-    """Returns the environment of a job: the current one, variables that Spark needs, and the
-    location of the settings.
+    """Returns the environment of a job: the current environment, variables that Spark needs, and
+    the location of the settings.
     """
     environment = spark_environment()
     environment.pop(CRASH_VARIABLE, None)
@@ -463,8 +468,8 @@ INTERRUPTS = Interrupts()
 def note_kill(config: Config, submission: Submission, outcome: Outcome) -> None:
     """Records in the ledger that an attempt has ended without an outcome.
 
-    If the ledger cannot be written, there is no error: the next attempt records the end of the
-    previous one.
+    If the ledger cannot be written, no error is raised, because the next attempt records the end of
+    the previous one.
 
     Raises:
         FencedError: a newer attempt has taken over and ended this one; its launcher must not start
@@ -483,10 +488,10 @@ def note_kill(config: Config, submission: Submission, outcome: Outcome) -> None:
 
 
 def read_outcome(path: Location, exit_code: int = 0) -> Outcome:
-    """Returns a job's outcome from its file. A job without a file was killed, so that it can be
-    retried.
+    """Returns a job's outcome from its file.
 
-    The same applies to a damaged file, since the tables contain the job's commits.
+    A job without a file was killed, so it can be retried. The same applies to a damaged file,
+    because the tables contain the job's commits.
     """
     try:
         with reading_json(
@@ -544,8 +549,9 @@ def check_disk(config: Config, input_bytes: int) -> None:
 
 
 def _pass_on(group: int) -> bool:
-    """Sends SIGINT to the Python driver of a process group, not to its JVM; returns whether the
-    driver exists yet.
+    """Sends SIGINT to the Python driver of a process group, but not to its JVM.
+
+    Returns whether the driver already exists.
     """
     import psutil
 

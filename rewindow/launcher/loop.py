@@ -1,5 +1,6 @@
-"""Runs jobs until they end: an attempt that dies is followed by the next one, any other job is
-started again.
+"""Runs jobs until they end.
+
+If an attempt dies, the next one is started. Any other job is started again.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def run_attempts(
     again: bool = False,
     crash: str | None = None,
 ) -> Outcome | None:
-    """Runs attempts until the replay has ended; returns None if it had ended before.
+    """Runs attempts until the replay has ended.
+
+    Returns None if it had already ended.
 
     Args:
         config: current settings.
@@ -94,7 +97,7 @@ def _run_to_end(
 
 
 def _check_interrupt(replay_id: str) -> None:
-    """Raises an error after Ctrl-C, which a job ignores in its last commit group.
+    """Raises an error after Ctrl-C, because a job ignores Ctrl-C in its last commit group.
 
     Raises:
         Interrupted: Ctrl-C was pressed while the last job ran.
@@ -117,7 +120,7 @@ def _run_together(
 ) -> None:
     """Runs the containers of a replay, several at the same time, until all have ended.
 
-    If one fails, the others that are running are still run to their end.
+    If one fails, the other running containers are still run to their end.
     """
     at_once = config.replay.containers_at_once
     running: dict[str, Future[Outcome | None]] = {}
@@ -155,8 +158,9 @@ def run_plain(
     crash: str | None = None,
     quick: bool = True,
 ) -> Outcome:
-    """Runs a job that is not an attempt of a replay to its end. If it is killed, it is started
-    again, since it is safe to repeat.
+    """Runs a job that is not an attempt of a replay to its end.
+
+    If the job is killed, it is started again, because it is safe to repeat.
 
     Args:
         config: current settings.
@@ -193,7 +197,7 @@ def run_plain(
 
 
 def failure(outcome: Outcome) -> RewindowError:
-    """Returns a job's failure as an error with the job's own exit code."""
+    """Returns a job's failure as an error with the exit code of the job."""
     text = (
         outcome.message.strip()
         or f"the job ended without a message (exit code {outcome.exit_code})"

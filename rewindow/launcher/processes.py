@@ -53,11 +53,11 @@ def end_process_group(group: int, leader: str, *, only_stopped: bool = False) ->
 
 
 def is_gone(attempt: AttemptRecord) -> bool:
-    """Returns whether the process of an attempt without a recorded end no longer exists; False if
-    that is unknown here.
+    """Returns whether the process of an attempt without a recorded end no longer exists. If this is
+    unknown, returns False.
 
-    For a process in another pid namespace of this host only the ledger is available: it counts as
-    ended if the attempt has reported nothing for hours.
+    For a process in another pid namespace of this host, only the ledger is available. The process
+    counts as ended if the attempt has reported nothing for hours.
     """
     if attempt.outcome is not None or attempt.host != socket.gethostname():
         return False

@@ -1,4 +1,7 @@
-"""Checks whether a replay can continue: used before an attempt starts, and by `status`."""
+"""Checks whether a replay can continue.
+
+The check is used before an attempt starts, and by `status`.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ from rewindow.storage.staged_marks import check_ledger, check_sealed_rows, stage
 
 
 def obstacle(config: Config, plan: Plan) -> RewindowError | None:
-    """Returns the error that would reject the next attempt of a replay, or stop it before its first
-    group; None if there is none.
+    """Returns the error that would prevent the next attempt of a replay, or stop it before its
+    first group; None if there is none.
 
     Nothing is changed. The application is loaded, because changed code cannot continue from the
     checkpoints.
@@ -59,8 +62,10 @@ def check_inputs(config: Config, plan: Plan) -> None:
 
 
 def check_attempts(config: Config, ledger: Ledger, plan: Plan) -> None:
-    """Checks that a replay has not failed more often than its plan allows without a new checkpoint,
-    and that it has not exhausted its JVM's heap twice at the same place.
+    """Checks that a replay can be attempted again.
+
+    It must not have failed more often than its plan allows without a new checkpoint. It must not
+    have exhausted its JVM's heap twice at the same place.
 
     Rules: R90, R91
     """

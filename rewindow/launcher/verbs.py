@@ -1,4 +1,4 @@
-"""The verbs that plan, run and end jobs. `rewindow.Project` and the command line call them.
+"""The functions that plan, run and end jobs. `rewindow.Project` and the command line call them.
 
 A job runs in a separate Spark process and is started again if it was killed. The function returns
 when the job has ended, or raises its error. The job receives the path of the settings file, the
@@ -53,11 +53,11 @@ class ReplayResult:
 
     @property
     def replay_id(self) -> str:
-        """Id of the replay, for all other verbs."""
+        """The id of the replay, for all other functions."""
         return self.plan.replay_id
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the result for programs; window ids are numbers."""
+        """Returns the result for programs. Window ids are numbers."""
         windows = self.plan.range
         return {
             "replay": self.replay_id,
@@ -247,7 +247,9 @@ def publish(
     listener: Listener | None = None,
     crash: str | None = None,
 ) -> PublicationResult:
-    """Replaces the replay's range in the published tables, each in one commit.
+    """Replaces the replay's range in the published tables.
+
+    Each table is replaced in one commit.
 
     Args:
         config: current settings.
@@ -330,8 +332,9 @@ def _publication(
     listener: Listener | None,
     crash: str | None,
 ) -> PublicationResult:
-    """Runs the action in this process, which starts no JVM; in a job if a table needs Spark, or if
-    a drill kills it.
+    """Runs the action in this process, which starts no JVM.
+
+    If a table needs Spark or a drill kills the action, it runs in a job.
     """
     from rewindow.publication.actions import run_action
     from rewindow.publication.spark_needed import SparkNeeded
@@ -367,8 +370,9 @@ def _publication(
 
 
 def abandon(config: Config, replay_id: str, *, reason: str = "") -> Replay:
-    """Ends a replay permanently, with its process and its leases, and returns its entry in the
-    ledger. Published windows are not affected.
+    """Ends a replay permanently, with its process and its leases. Returns its entry in the ledger.
+
+    Published windows are not affected.
 
     Args:
         config: current settings.

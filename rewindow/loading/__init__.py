@@ -1,3 +1,3 @@
-"""Loads applications by name, builds those defined by settings, and computes the versions of their
-code.
+"""Loads applications by name, builds applications that settings define, and computes the versions
+of their code.
 """

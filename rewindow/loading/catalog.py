@@ -1,5 +1,6 @@
-"""Applications by name: in the folders of the settings, defined in rewindow.toml, or by the
-settings of streams.
+"""Finds applications by name.
+
+They are in the folders of the settings, defined in rewindow.toml, or by the settings of streams.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ containers that run at the same time each load their application.
 
 @dataclass(frozen=True)
 class LoadedApplication:
-    """An application with the fingerprints that a checkpoint is bound to.
+    """An application with the fingerprints to which a checkpoint is bound.
 
     Attributes:
         code_version: changes with the source of the application and the modules that it imports
@@ -71,8 +72,9 @@ class LoadedApplication:
 
     @cached_property
     def configuration_digest(self) -> str:
-        """Digest that changes with the graph, a property or the grid. It requires that all
-        properties are valid.
+        """A digest that changes with the graph, a property or the grid.
+
+        It requires that all properties are valid.
 
         Raises:
             InputError: a property cannot be written as JSON.
@@ -80,7 +82,7 @@ class LoadedApplication:
         return configuration_digest(self.app.whole or self.app)
 
     def versions(self, checkpoint_windows: int | None) -> dict[str, OperatorVersion]:
-        """Returns the version that the state of each operator is bound to, by operator name.
+        """Returns, for each operator, the version to which its state is bound.
 
         Args:
             checkpoint_windows: windows between checkpoints; None for those of the application.
@@ -101,8 +103,10 @@ def application_names(config: Config) -> list[str]:
 
 
 def load_planned(config: Config, plan: Plan) -> LoadedApplication:
-    """Returns the application of a replay, with the values in its plan; for a container, its part
-    of the application. A candidate has separate code.
+    """Returns the application of a replay with the values in its plan.
+
+    For a container, returns the part of the application that it computes. A candidate has separate
+    code.
     """
     code = config.replay_root(plan.replay_id) / CODE
     folder = code.local() if plan.candidate is not None and code.exists() else None
@@ -216,7 +220,9 @@ def overrides_in_file(config: Config, name: str) -> list[PropertyOverride]:
 
 
 def definition_of(config: Config, name: str) -> ApplicationConfig | None:
-    """Returns the section that defines an application without code; None for other names."""
+    """Returns the section of the settings that defines an application without code; None for other
+    names.
+    """
     settings = config.application_settings.get(name)
     return settings if settings is not None and settings.window is not None else None
 
@@ -237,7 +243,7 @@ def _without_settings_of_streams(
     """Returns the overrides that are allowed for an application that a stream's settings define.
 
     Properties set by those settings also determine its suite and its outputs. They must be changed
-    in those settings, so an override is recorded as a violation.
+    in those settings, so an override of them is recorded as a violation.
     """
     kept = []
     for one in given:
@@ -288,8 +294,9 @@ def application_modules() -> list[ModuleType]:
 
 @contextmanager
 def _importing_from(folder: Path) -> Iterator[None]:
-    """Lets an application import modules of its folder. They are imported again each time, and
-    after all others with the same name.
+    """Allows an application to import modules from its folder.
+
+    They are imported again each time. Other modules with the same name have precedence.
     """
     for name in {*_brought_along, *_modules_of(folder)}:
         # A folder without __init__.py is a module too, and remembers the modules in it.
@@ -365,8 +372,8 @@ def _application_of(module: ModuleType, name: str, parameters: Mapping[str, str]
 
 
 def _broken(what: str, error: Exception, path: Path) -> InputError:
-    """Returns the error about a failed application definition, with the line of its folder that
-    raised it.
+    """Returns the error about an application definition that failed, with the line in the
+    application's folder that raised it.
     """
     folder = path.parent
     files = {str(path), *map(str, folder.glob("*.py")), *map(str, folder.glob("*/*.py"))}
@@ -399,8 +406,8 @@ def _refuse_parameters(name: str, parameters: Mapping[str, str]) -> None:
 
 
 def stream_of(config: Config, name: str) -> str | None:
-    """Returns the stream whose settings define an application with this name, or would define it
-    with another setting; None for other names.
+    """Returns the stream whose settings define an application with this name, or could define it;
+    None for other names.
     """
     for begin in (HEARTBEAT, FILLED, WINDOWS):
         stream = name.removeprefix(begin)
@@ -444,7 +451,7 @@ def _made_application(config: Config, name: str, stream: str) -> Application:
 
 
 def check_code(plan: Plan, loaded: LoadedApplication) -> None:
-    """Checks that code, configuration and order of tuples are those of the plan.
+    """Checks that the code, the configuration and the order of tuples are the same as in the plan.
 
     Raises:
         CheckpointError: one of the fingerprints or the order differs.
@@ -480,7 +487,8 @@ def _depends_on_order(app: Application) -> bool:
 
 
 def event_columns(table: Table) -> pa.Schema:
-    """Returns a stream's schema as operators see it, including bookkeeping columns, which they may
-    use.
+    """Returns a stream's schema as operators see it.
+
+    It includes bookkeeping columns, which operators can use.
     """
     return table.schema

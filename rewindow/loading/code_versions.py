@@ -1,4 +1,4 @@
-"""Code version and configuration digest of an application, to which a checkpoint is bound.
+"""The code version and the configuration digest of an application. A checkpoint is bound to both.
 
 Both are the same in every process.
 
@@ -85,8 +85,9 @@ _STRING_OR_COMMENT = re.compile(
 
 @dataclass(frozen=True)
 class _Span:
-    """A piece of source text. Lines count from 0, columns in characters; the end column is
-    exclusive.
+    """A piece of source text.
+
+    Lines count from 0, columns in characters. The end column is exclusive.
     """
 
     first_line: int
@@ -110,12 +111,12 @@ def code_version(modules: Mapping[str, Path]) -> str:
 
 
 def library_code() -> str:
-    """Returns the digests of Rewindow's code, as a part of a code version."""
+    """Returns the digests of Rewindow's code, as part of a code version."""
     return " ".join(sorted(map(_sha256, map(_code, library_files()))))
 
 
 def version_of(parts: Iterable[str]) -> str:
-    """Returns the code version of some texts; their order does not matter."""
+    """Returns the code version of the given texts. Their order does not matter."""
     text = " ".join([VERSION, *sorted(map(_sha256, parts))])
     return f"{FORMAT}-{_sha256(text)[:16]}"
 
@@ -127,8 +128,8 @@ def _sha256(text: str) -> str:
 def own_modules(app: Application, modules: Mapping[str, Path]) -> dict[str, Path]:
     """Returns the files of an application's modules, by module name.
 
-    These are the given ones, and those of the classes of its operators and their base classes.
-    Modules of Rewindow are left out.
+    These are the given modules, and the modules of its operators' classes and base classes. Modules
+    of Rewindow are left out.
     """
     own = {**modules}
     for node in app.nodes.values():
@@ -154,7 +155,7 @@ def configuration_digest(app: Application) -> str:
 
 
 def described(node: Node) -> dict[str, Any]:
-    """Returns the configuration that decides the rows of an operator, as values for JSON.
+    """Returns the configuration that determines the rows of an operator, as values for JSON.
 
     Raises:
         InputError: a property cannot be written as JSON.
@@ -175,8 +176,9 @@ def digest_of(value: Any) -> str:
 
 
 def library_files() -> list[Path]:
-    """Returns the modules of `DECIDES_ROWS`, without `__init__.py` files, which only list the names
-    that users import.
+    """Returns the modules of `DECIDES_ROWS`.
+
+    `__init__.py` files are left out, because they only list the names that users import.
 
     Raises:
         FileNotFoundError: an entry of `DECIDES_ROWS` does not exist. If code is moved, its entry
@@ -190,8 +192,8 @@ def library_files() -> list[Path]:
 
 
 def _code(path: Path) -> str:
-    """Returns the part of a file that counts: a Python module's code, the whole text of any other
-    file.
+    """Returns the part of a file that counts: the code of a Python module, or the whole text of any
+    other file.
     """
     source = path.read_bytes()
     return _python_code(source) if path.suffix == ".py" else source.decode(errors="replace")
@@ -261,7 +263,7 @@ def _comments(text: str) -> Iterator[_Span]:
 
 
 def _span(node: ast.stmt | ast.expr, lines: list[str]) -> _Span:
-    """Converts a node's position: `ast` counts lines from 1, and columns in UTF-8 bytes."""
+    """Converts a node's position. `ast` counts lines from 1, and columns in UTF-8 bytes."""
     first = node.lineno - 1
     last = (node.end_lineno or node.lineno) - 1
     first_column = len(lines[first].encode()[: node.col_offset].decode())
@@ -300,8 +302,9 @@ def _properties(name: str, operator: FrameOperator) -> Any:
 
 
 def _canonical(value: Any) -> Any:
-    """Returns a value for JSON in a canonical order, because the order of a set differs between
-    processes.
+    """Returns a value for JSON in a canonical order.
+
+    The order of a set differs between processes.
     """
     if isinstance(value, Mapping):
         return {_text(_canonical(key)): _canonical(item) for key, item in value.items()}

@@ -71,7 +71,7 @@ def defined_application(
 def derive_columns(app: Application) -> None:
     """Updates the columns of operators after properties have changed.
 
-    It also applies the overrides of these operators again, since the new columns may allow them.
+    It also applies the overrides of these operators again, because the new columns may allow them.
     """
     for node in app.order():
         columns = _fed_columns(app, type(node.operator), node.feeds)
@@ -86,14 +86,14 @@ def derive_columns(app: Application) -> None:
 
 
 def given_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values of an operator's section that a plan stores: properties, attributes and
+    """Returns the values from an operator's section that a plan stores: properties, attributes and
     sections of error ports.
     """
     return {key: value for key, value in values.items() if key not in (_OPERATOR, _INPUTS)}
 
 
 def input_streams(settings: ApplicationConfig) -> list[str]:
-    """Returns the streams that a section names as inputs; malformed inputs are skipped."""
+    """Returns the streams that a section names as inputs. Malformed inputs are skipped."""
     streams = []
     for values in settings.operators.values():
         inputs = values.get(_INPUTS)
@@ -104,7 +104,7 @@ def input_streams(settings: ApplicationConfig) -> list[str]:
 
 
 class _Draft:
-    """An application under construction: each operator is added after its upstream operators."""
+    """An application under construction. Each operator is added after its upstream operators."""
 
     def __init__(
         self,
@@ -123,8 +123,8 @@ class _Draft:
         self.wrong.append(f"[applications.{self.app.name}.{where}] {words}")
 
     def place(self, name: str, path: tuple[str, ...]) -> Node | None:
-        """Adds an operator after its upstream operators and returns its node; None if there is an
-        error in one of them.
+        """Adds an operator after its upstream operators and returns its node; None if one of them
+        has an error.
         """
         where = f"operators.{name}"
         if name in path:
@@ -173,8 +173,8 @@ class _Draft:
         source: object,
         path: tuple[str, ...],
     ) -> PortHandle | None:
-        """Returns the source with a name: a port of an operator, or a recorded stream; None if
-        there is an error.
+        """Returns the source with a given name: a port of an operator, or a recorded stream; None
+        if there is an error.
         """
         if not isinstance(source, str):
             self.refuse(
@@ -253,8 +253,8 @@ def _fed_columns(
     kind: type[FrameOperator],
     feeds: Mapping[str, PortHandle],
 ) -> dict[str, pa.Schema | None]:
-    """Returns the properties of an operator with the columns of its inputs; None if the columns are
-    not known.
+    """Returns the properties of an operator, including the columns of its inputs; None if the
+    columns are not known.
     """
     properties = column_properties(kind)
     first = next((port for port in feeds if port not in properties.values()), None)

@@ -1,4 +1,4 @@
-"""Finds lines in an application's files that may have other results in the next run: clocks, random
+"""Finds lines in an application's files whose results can differ in the next run: clocks, random
 numbers, and undefined orders.
 
 The files are parsed, not run. A warning is a hint, not a proof; `rewindow check-determinism` runs
@@ -85,7 +85,7 @@ _SOUND = re.compile(r"#+\s*repeatable:\s*\S.*")
 
 
 class ShakyLine(NamedTuple):
-    """A line that may have other results in the next run."""
+    """A line whose results can differ in the next run."""
 
     file: str
     line: int
@@ -97,7 +97,7 @@ class ShakyLine(NamedTuple):
 
 
 def doubts(files: Iterable[Path]) -> list[ShakyLine]:
-    """Returns the lines of some files that may have other results in the next run, by file and
+    """Returns the lines in the given files whose results can differ in the next run, by file and
     line.
 
     Raises:
@@ -137,7 +137,7 @@ def _of(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
 
 
 def _imported(tree: ast.Module) -> dict[str, str]:
-    """Returns the targets of the imported names in a file: a module, or an attribute of one."""
+    """Returns the modules or attributes of modules that the imported names in a file refer to."""
     found = {}
     for node in ast.walk(tree):
         for name, target in import_targets(node):
@@ -180,7 +180,7 @@ def _matches(known: str, call: str) -> bool:
 
 def _is_set(node: ast.AST) -> bool:
     """Returns whether an expression is obviously a set: a display, a comprehension, or a call of
-    set.
+    `set`.
     """
     return isinstance(node, ast.Set | ast.SetComp) or (
         isinstance(node, ast.Call) and _dotted(node.func) in _SETS
@@ -188,7 +188,7 @@ def _is_set(node: ast.AST) -> bool:
 
 
 def _dotted(node: ast.AST) -> str:
-    """Returns a name as written, such as F.rand; empty for any other expression."""
+    """Returns a name as it is written, such as F.rand; empty for any other expression."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute) and (before := _dotted(node.value)):

@@ -1,4 +1,4 @@
-"""The library: frame operators that an application in rewindow.toml can use, with examples."""
+"""The library of frame operators that an application in rewindow.toml can use, with examples."""
 
 from __future__ import annotations
 
@@ -163,8 +163,9 @@ def library_operator(name: object) -> type[FrameOperator]:
 
 @dataclass(frozen=True)
 class PropertyLine:
-    """A property of an operator in the catalogue; `default` is text in TOML syntax, None if the
-    property is required.
+    """A property of an operator in the catalogue.
+
+    `default` is text in TOML syntax, or None if the property is required.
     """
 
     name: str
@@ -175,7 +176,7 @@ class PropertyLine:
 
 @dataclass(frozen=True)
 class OperatorPage:
-    """An operator in the catalogue.
+    """The description of an operator in the catalogue.
 
     Attributes:
         name: name of its class.
@@ -223,7 +224,7 @@ def describe_operator(name: str) -> OperatorPage:
 
 
 def catalogue(names: Iterable[str]) -> str:
-    """Returns the part of a documentation page about some operators, in alphabetical order.
+    """Returns the part of a documentation page about the given operators, in alphabetical order.
 
     Args:
         names: names of the classes.
@@ -259,8 +260,8 @@ def _example_operator(kind: type[FrameOperator], section: Mapping[str, Any]) -> 
 def column_properties(kind: type[FrameOperator]) -> dict[str, str | None]:
     """Returns the properties that contain the columns of an input port, with the name of the port.
 
-    `table_columns` belongs to the port `table`. The port of `columns` is None: it is the first port
-    that no other property belongs to.
+    `table_columns` belongs to the port `table`. The port of `columns` is None, which means the
+    first port without another such property.
     """
     found: dict[str, str | None] = {}
     for name, field in kind.model_fields.items():
@@ -325,5 +326,5 @@ def _type_text(annotation: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Returns a part of a docstring in one line, without references to rules."""
+    """Returns a part of a docstring as one line, without references to rules."""
     return _RULES.sub("", " ".join(text.split()))

@@ -46,7 +46,7 @@ class _Token:
 
 
 def for_spark(sql: str, columns: pa.Schema) -> str | None:
-    """Returns an aggregate translated for Spark; None if it might have another meaning there.
+    """Returns an aggregate translated for Spark; None if it could have another meaning there.
 
     Args:
         sql: SQL of a measure, with its values filled in.
@@ -69,8 +69,9 @@ def for_spark(sql: str, columns: pa.Schema) -> str | None:
 
 
 def counts_distinct(sql: str) -> bool:
-    """Returns whether an aggregate counts distinct values, for which Spark groups the whole pass by
-    them.
+    """Returns whether an aggregate counts distinct values.
+
+    Spark would group the whole pass by these values.
     """
     return re.search(r"\(\s*distinct\b", sql, re.IGNORECASE) is not None
 
@@ -89,8 +90,9 @@ def _tokens(sql: str) -> list[_Token] | None:
 
 
 def _column(tokens: Sequence[_Token], place: int, columns: pa.Schema) -> str | None:
-    """Returns the column that a token names; empty if it is not a column, None if its meaning is
-    unknown.
+    """Returns the column that a token names.
+
+    It is empty if the token is not a column, and None if its meaning is unknown.
     """
     token = tokens[place]
     if token.kind == "quoted":
@@ -105,7 +107,7 @@ def _column(tokens: Sequence[_Token], place: int, columns: pa.Schema) -> str | N
 
 
 def _alike(tokens: Sequence[_Token], kinds: Sequence[pa.DataType]) -> bool:
-    """Returns whether both engines have the same result for these types of columns."""
+    """Returns whether both engines have the same result for the given types of columns."""
     words = {token.word for token in tokens}
 
     def is_some(*tests: Callable[[pa.DataType], bool]) -> bool:
@@ -164,8 +166,8 @@ def _written(
     names: Sequence[str | None],
     columns: pa.Schema,
 ) -> str | None:
-    """Returns the tokens in Spark's syntax: columns quoted, decimal numbers as doubles, `epoch_us`
-    by its type.
+    """Returns the tokens in Spark's syntax: columns are quoted, decimal numbers are doubles, and
+    `epoch_us` depends on its type.
     """
     parts = []
     place = 0

@@ -71,8 +71,8 @@ class Measure:
         return replace(self, sql=self._filled(self.sql, known), inputs=inputs)
 
     def digest(self, columns: Sequence[tuple[str, str]]) -> int:
-        """Returns the key of its stored values: a 64-bit digest of the measure and of the output's
-        columns.
+        """Returns the key of the measure's stored values: a 64-bit digest of the measure and of the
+        output's columns.
 
         Args:
             columns: names and types of the output's columns, as in the plan.
@@ -103,7 +103,7 @@ class Measure:
 
 
 def values_of(plan: Plan, output: OutputPlan) -> dict[str, Any]:
-    """Returns the values that a suite may use as {"$PARAMETER": NAME}, and its measures as
+    """Returns the values that a suite can use as {"$PARAMETER": NAME}, and its measures can use as
     {NAME}.
     """
     grid = plan.grid
@@ -122,9 +122,7 @@ def values_of(plan: Plan, output: OutputPlan) -> dict[str, Any]:
 
 
 def every_output_has(key: Sequence[str], columns: pa.Schema) -> tuple[Measure, Measure]:
-    """Returns the measures that the window report has for every output: rows without a key, and
-    timers.
-    """
+    """Returns the measures in the window report of every output: rows without a key, and timers."""
     nulls = " or ".join(f"{quoted(column)} is null" for column in key)
     timers = "count(*) filter (where false)"
     for name in TIMER_COLUMNS:
@@ -146,7 +144,7 @@ def for_datafusion(sql: str) -> str:
 
 
 def refusal(error: Exception) -> str:
-    """Returns the reason why DataFusion rejects an SQL text, in one line."""
+    """Returns the reason why DataFusion rejects a SQL text, in one line."""
     return " ".join(str(error).replace("caused by", " ").split())[:300]
 
 
@@ -158,8 +156,8 @@ def query_of(
     *,
     several: bool,
 ) -> str:
-    """Returns the SQL of a measure over rows, for tables `staged`, `facts` and the `recorded_name`
-    of each input.
+    """Returns the SQL query of a measure over rows, for tables `staged`, `facts` and the
+    `recorded_name` of each input.
 
     Args:
         measure: a measure with its values filled in.
@@ -180,8 +178,9 @@ def query_of(
 
 
 def recorded_name(name: str) -> str:
-    """Returns the name of an input's whole table in a query. The measure sees its part of the table
-    under the stream's name.
+    """Returns the name of an input's whole table in a query.
+
+    The measure sees its part of the table with the stream's name.
     """
     return "_rw_recorded_" + re.sub(r"\W", "_", name).lower()
 

@@ -1,5 +1,5 @@
-"""Code version and configuration digest of each operator, to which its state, and everything
-computed from it, is bound.
+"""The code version and the configuration digest of each operator. Its state, and everything
+computed from it, is bound to both.
 
 The code is that of its class and base classes, of the code in the application's files that they
 reach by name, and of functions and objects among its properties. The configuration is that of the
@@ -34,8 +34,8 @@ def operator_codes(
 ) -> dict[str, list[str]]:
     """Returns the code of each operator as texts, by operator name.
 
-    Statements of a file that do more than define or assign a name, such as calls, may change any
-    operator. So they count for all of them, unless they build the graph.
+    Statements of a file that do more than define or assign a name, such as calls, can change any
+    operator. So they count for all operators, unless they build the graph.
 
     Args:
         app: the application, after loading.
@@ -62,7 +62,7 @@ def operator_versions(
     codes: Mapping[str, list[str]],
     checkpoint_windows: int,
 ) -> dict[str, OperatorVersion]:
-    """Returns the version of each operator, by its name.
+    """Returns the version of each operator by operator name.
 
     Args:
         app: the application.
@@ -97,7 +97,7 @@ def operator_versions(
 
 
 class _Finder(pickle.Pickler):
-    """Collects the classes and functions that values consist of."""
+    """Collects the classes and functions that occur in given values."""
 
     found: list[Any]
 

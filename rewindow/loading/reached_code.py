@@ -1,4 +1,4 @@
-"""Finds the code in an application's files that a piece of code reaches by name.
+"""Finds the code in an application's files that a piece of code uses by name.
 
 A file is divided into pieces, one for each top-level statement. A piece reaches the pieces that
 bind a name which it uses, and through an import those of another file. Code that uses a star
@@ -83,7 +83,7 @@ Step = tuple[str, Use | Piece]
 
 @dataclass(frozen=True)
 class CutFile:
-    """A file in pieces.
+    """A file that is divided into pieces.
 
     Attributes:
         aliases: name to the targets that it is imported from; `*` to the modules from which all
@@ -98,7 +98,8 @@ class CutFiles(dict[str, CutFile]):
     """The files of an application by module name, and the code that each file can call."""
 
     def reached(self, start: Step) -> list[str]:
-        """Returns the texts of the reached code, and the names that it imports from elsewhere.
+        """Returns the texts of the code that is used, and the names that this code imports from
+        elsewhere.
 
         The order of texts follows the uses, so the result changes if two functions swap their
         names.
@@ -116,8 +117,9 @@ class CutFiles(dict[str, CutFile]):
         return texts
 
     def acting(self) -> Iterator[Step]:
-        """Yields the pieces that may change any other one when a file is imported: calls, changes
-        of an object, and definitions with a decorator of the application.
+        """Yields the pieces that can change other pieces when a file is imported.
+
+        These are calls, changes of an object, and definitions with a decorator of the application.
         """
         for module, file in self.items():
             for piece in file.pieces:
@@ -153,7 +155,7 @@ class CutFiles(dict[str, CutFile]):
         return steps, texts
 
     def _own(self, target: Use) -> list[Step]:
-        """Returns the steps in the application's files that an imported name leads to."""
+        """Returns the steps in the application's files to which an imported name leads."""
         if target[0] in _ANY_FILE or target[:2] == ("sys", "modules"):
             return list(zip(self, repeat(WHOLE), strict=False))
         for end in range(len(target), 0, -1):
@@ -225,7 +227,7 @@ def _piece(
 
 
 def _names(code: CodeType) -> tuple[set[Use], set[str]]:
-    """Returns the names of its file that code uses, and the names that it binds."""
+    """Returns the names of its file that a piece of code uses, and the names that it binds."""
     uses: set[Use] = set()
     binds: set[str] = set()
     codes = [code]
@@ -255,8 +257,9 @@ def _names(code: CodeType) -> tuple[set[Use], set[str]]:
 
 
 def import_targets(node: ast.AST, package: str = "") -> Iterator[tuple[str, Use]]:
-    """Yields the names that an import binds, each with its target. A target in Rewindow has no
-    module, because it may be moved.
+    """Yields the names that an import binds, each with its target.
+
+    A target in Rewindow has no module, because it can be moved.
 
     Args:
         node: a node of a tree; only an import yields anything.

@@ -1,4 +1,4 @@
-"""Applications that settings of streams define: `heartbeat_<stream>`, `filled_<stream>` and
+"""Applications that the settings of streams define: `heartbeat_<stream>`, `filled_<stream>` and
 `windows_<stream>`.
 """
 
@@ -43,7 +43,7 @@ def stream_application(
     settings: StreamConfig,
     schema: pa.Schema,
 ) -> Application:
-    """Returns the application with a name that a stream's settings define."""
+    """Returns the application with a given name that a stream's settings define."""
     makers = {
         HEARTBEAT: heartbeat_application,
         FILLED: filled_application,
@@ -241,7 +241,7 @@ def _properties(
 
 
 def _check(operator: FrameOperator, refusal: str, section: str) -> None:
-    """Raises an error about the first wrong property of an operator, with the name of its setting
+    """Raises an error about the first invalid property of an operator, with the name of its setting
     if it is known.
     """
     if not operator.wrong_properties():

@@ -89,7 +89,9 @@ def suite_flaws(
 
 
 def _columns(app: Application, output: Output) -> pa.Schema | None:
-    """Returns an output's event columns; None if errors in the graph prevent it."""
+    """Returns an output's event columns; None if they cannot be determined because of errors in the
+    graph.
+    """
     node = app.nodes.get(str(output.source.operator))
     if node is None or not node.has_known_ports or output.source.port not in node.output_ports():
         return None
@@ -146,8 +148,9 @@ def _named(kwargs: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _parameters(value: Any) -> Iterator[str]:
-    """Yields the values that an expectation uses by name; sums of them are left to Great
-    Expectations.
+    """Yields the values that an expectation uses by name.
+
+    Sums of values are left to Great Expectations.
     """
     if isinstance(value, dict):
         name = value.get("$PARAMETER")
@@ -201,8 +204,10 @@ def _why_not(
     inputs: Mapping[str, Table],
     output: Output,
 ) -> str:
-    """Returns why a query, or aggregates together, cannot be planned; empty if they can. Reads no
-    rows.
+    """Returns the reason why a query, or several aggregates together, cannot be planned; empty if
+    they can.
+
+    Reads no rows.
     """
     measure = measures[0]
     unknown = excluding(measure.inputs, inputs)
@@ -223,8 +228,9 @@ def _why_not(
 
 
 def _types(folder: Path) -> tuple[frozenset[str], list[tuple[str, str]]]:
-    """Returns the types that expectations may have, none if Great Expectations is not installed,
-    and broken plugins.
+    """Returns the types that expectations can have, and broken plugins.
+
+    If Great Expectations is not installed, there are no types.
     """
     types = set(_library_types())
     broken = []

@@ -1,5 +1,5 @@
-"""Parameters for the suites of generated applications: properties of a stream and of an operator,
-as SQL.
+"""Parameters for the suites of generated applications. They are properties of a stream and of an
+operator, as SQL.
 
 Names of columns are quoted, because columns of a stream may have any name. Columns that the suites
 add start with `_rw_q_`: `_rw_q_ts` and `_rw_q_at` are timestamp and arrival in microseconds. Like
@@ -39,8 +39,8 @@ OVERLAP_MAX = 64
 
 
 def heartbeat_parameters(stream: str, beat: Heartbeat, schema: pa.Schema) -> Parameters:
-    """Returns the parameters of the suite `heartbeat`: the names of columns, and those that timers
-    fill.
+    """Returns the parameters of the suite `heartbeat`: the names of columns, and the columns that
+    timers fill.
     """
     passed = _groupable(schema)
     payload = excluding(passed, (beat.arrived_at, beat.event_at, *beat.key_by))
@@ -261,7 +261,7 @@ def _column_parameters(rules: FillRules, schema: pa.Schema, known: Parameters) -
 
 
 def _filled_in(templates: Mapping[str, str], known: Parameters) -> Parameters:
-    """Returns the values with additional templates, each filled in with the values before it."""
+    """Returns the values with additional templates, each filled in with the previous values."""
     found = dict(known)
     for name, template in templates.items():
         found[name] = template.strip().format(**found)
@@ -269,7 +269,7 @@ def _filled_in(templates: Mapping[str, str], known: Parameters) -> Parameters:
 
 
 def _usable(column: str, fill: ColumnFill) -> str:
-    """Returns SQL for whether a value of a column may be a source."""
+    """Returns SQL that is true if a value of a column can be a source."""
     parts = [f"{column} is not null"] if fill.treat_null_as_missing else ["true"]
     if fill.is_guarded:
         least = -_FAR_US if fill.min_value is None else fill.min_value
@@ -288,7 +288,10 @@ def _names(stream: str, event_at: str, keys: Iterable[str]) -> Parameters:
 
 
 def _groupable(schema: pa.Schema) -> list[str]:
-    """Returns the event columns that SQL can group by: those that contain no map."""
+    """Returns the event columns by which SQL can group.
+
+    These are the columns that contain no map.
+    """
     plain = [field.name for field in schema if "map<" not in str(field.type)]
     return excluding(plain, POSITION_COLUMNS)
 
@@ -298,7 +301,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _floor(value: str, step_us: int) -> str:
-    """Returns SQL for the multiple of a step at or below a value, including negative ones."""
+    """Returns SQL that rounds a value down to a multiple of a step, including negative values."""
     return f"(({value}) - ((({value}) % {step_us}) + {step_us}) % {step_us})"
 
 
@@ -307,5 +310,5 @@ def _truth(value: bool) -> str:
 
 
 def _text(value: str) -> str:
-    """Returns a text as an SQL literal."""
+    """Returns a text as a SQL literal."""
     return "'" + value.replace("'", "''") + "'"

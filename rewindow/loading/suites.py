@@ -102,7 +102,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Suite:
-    """Checks of one output and the measures that they need."""
+    """The checks of one output, and the measures that they need."""
 
     name: str
     expectations: tuple[dict[str, Any], ...]
@@ -116,7 +116,7 @@ class Suite:
 
 
 def suite_for(folder: Path, name: str | None, *, may_be_empty: bool = False) -> Suite:
-    """Returns the checks of an output: those of every output, and those of its suite.
+    """Returns the checks of an output: the checks of every output, and the checks of its suite.
 
     Args:
         folder: the project's expectations.
@@ -147,8 +147,8 @@ def replay_measures(
     plan: Plan,
     app: Application,
 ) -> dict[str, tuple[Measure, ...]]:
-    """Returns the measures of each output's windows, those of every output first, with their values
-    filled in.
+    """Returns the measures of each output's windows with their values filled in. Measures of every
+    output come first.
 
     A suite that cannot be read does not stop the replay, because the gate will report the error.
 
@@ -261,7 +261,7 @@ def check_id(suite: str, slug: str) -> str:
 
 
 def canonical(suite: dict[str, Any]) -> str:
-    """Returns the text for the file of a suite: with ids, keys sorted."""
+    """Returns the text for a suite's file, with ids and sorted keys."""
     return json.dumps(with_ids(suite), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 

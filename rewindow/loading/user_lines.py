@@ -1,5 +1,5 @@
-"""Finds the line of a user's code where an error was raised, in a traceback or in Spark's message
-about a worker.
+"""Finds the line of a user's code that raised an error, in a traceback or in Spark's message about
+a worker.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CALLED_FROM = re.compile(r"was called from\s+(\S+):(\d+)")
 
 @dataclass(frozen=True)
 class UserLine:
-    """A line of a file, with its function (empty if unknown) and its text."""
+    """A line of a file, with its text and the name of its function, which is empty if unknown."""
 
     file: str
     line: int
@@ -28,7 +28,7 @@ class UserLine:
 
     @property
     def text(self) -> str:
-        """The text of the line, empty if the file cannot be read."""
+        """The text of the line; empty if the file cannot be read."""
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class UserLine:
 
 
 def raised_at(error: BaseException, files: Collection[str]) -> UserLine | None:
-    """Returns the innermost line in some files that an error came from; None if the error names
+    """Returns the innermost line in the given files that raised an error; None if the error names
     none.
 
     Args:
@@ -67,8 +67,8 @@ def raised_at(error: BaseException, files: Collection[str]) -> UserLine | None:
 
 
 def _line_with(sql: str, files: Collection[str]) -> UserLine | None:
-    """Returns the only line of some files that contains a piece of SQL; None if there is none or
-    more than one.
+    """Returns the only line in the given files that contains a piece of SQL; None if there is no
+    line or more than one.
     """
     lines: list[UserLine] = []
     for file in files:
@@ -79,7 +79,9 @@ def _line_with(sql: str, files: Collection[str]) -> UserLine | None:
 
 
 def class_lines(operator: FrameOperator) -> list[tuple[str, range]]:
-    """Returns file and lines of an operator's class and its bases; empty if they have no file."""
+    """Returns the file and the lines of an operator's class and its base classes; empty if they
+    have no file.
+    """
     found = []
     for kind in _classes(operator):
         try:

@@ -1,1 +1,1 @@
-"""Pages about streams, replays and checks, each a self-contained HTML file."""
+"""Pages about streams, replays and checks. Each is a self-contained HTML file."""

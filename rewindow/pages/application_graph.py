@@ -1,5 +1,6 @@
-"""Draws the graph of an application: as text for a terminal, as SVG for a page. No other program is
-needed.
+"""Draws the graph of an application as text for a terminal, and as SVG for a page.
+
+No other program is needed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _LETTERS = 25
 
 
 class Box(NamedTuple):
-    """A box of the drawing: a stream, an operator or an output, in its column."""
+    """A box in the drawing of a graph: a stream, an operator or an output, in its column."""
 
     kind: str
     title: str
@@ -33,12 +34,12 @@ class Box(NamedTuple):
 
     @property
     def x(self) -> int:
-        """Left edge."""
+        """The left edge of the box."""
         return _EDGE + self.column * (_WIDTH + _ACROSS)
 
     @property
     def y(self) -> int:
-        """Upper edge."""
+        """The upper edge of the box."""
         return _EDGE + self.row * (_HEIGHT + _DOWN)
 
     @property
@@ -63,14 +64,15 @@ class Line(NamedTuple):
 
     @property
     def is_back(self) -> bool:
-        """Whether it ends to the left of its start, as the input of a delay operator, which passes
-        it to a later window.
+        """Whether the line ends to the left of its start.
+
+        An example is the input of a delay operator, which passes its tuples to a later window.
         """
         return self.x2 < self.x1
 
     @property
     def path(self) -> str:
-        """The curve; the return path of a cycle is below the boxes."""
+        """The curve of the line. The return path of a cycle is below the boxes."""
         if self.is_back:
             below = max(self.y1, self.y2) + _HEIGHT
             return (
@@ -82,8 +84,9 @@ class Line(NamedTuple):
 
 
 def draw_graph(graph: GraphDescription, *, alone: bool, marked: Collection[str] = ()) -> str:
-    """Returns the graph as SVG: streams at the left, outputs at the right, a stateful operator with
-    a thicker edge.
+    """Returns the graph as SVG.
+
+    Streams are at the left, outputs at the right, and a stateful operator has a thicker edge.
 
     Args:
         graph: the graph to draw.
@@ -137,7 +140,7 @@ def graph_text(graph: GraphDescription) -> str:
 
 
 def _readers(graph: GraphDescription) -> dict[str, list[str]]:
-    """Returns the readers of each stream, by the port where it starts."""
+    """Returns the readers of each stream, by the port at which the stream starts."""
     found: dict[str, list[str]] = {}
     for operator in graph.operators:
         for port, end in operator.feeds.items():
@@ -148,7 +151,10 @@ def _readers(graph: GraphDescription) -> dict[str, list[str]]:
 
 
 def _boxes(graph: GraphDescription) -> dict[str, Box]:
-    """Returns the boxes by key: `s:` stream, `p:` operator, `o:` output."""
+    """Returns the boxes by key.
+
+    Keys start with `s:` for a stream, `p:` for an operator, and `o:` for an output.
+    """
     columns = _columns(graph)
     last = max(columns.values(), default=0) + 1
     listed = [(f"s:{name}", "stream", name, "recorded stream", 0) for name in graph.streams]
@@ -175,8 +181,9 @@ def _boxes(graph: GraphDescription) -> dict[str, Box]:
 
 
 def _columns(graph: GraphDescription) -> dict[str, int]:
-    """Returns the column of each operator: the one after the last operator that feeds it; in a
-    cycle, the last one that is already placed counts.
+    """Returns the column of each operator. It is the column after the last operator that feeds it.
+
+    In a cycle, the last operator that already has a column counts.
     """
     columns: dict[str, int] = {}
     for operator in graph.operators:
@@ -186,8 +193,8 @@ def _columns(graph: GraphDescription) -> dict[str, int]:
 
 
 def _owner(graph: GraphDescription, end: str) -> str:
-    """Returns the operator that a stream comes from; empty for a recorded stream, whose name may
-    also contain a full stop.
+    """Returns the operator that emits a stream; empty for a recorded stream, whose name can also
+    contain a full stop.
     """
     return "" if end in graph.streams else end.rpartition(".")[0]
 

@@ -1,5 +1,5 @@
-"""Draws layers as a calendar: a column for each day (or hour, or minute), a row for each slice of
-it.
+"""Draws layers as a calendar. Each day (or hour, or minute) has a column, and each slice of it has
+a row.
 
 The colour of a cell represents its value. Pure functions: the input is values, the result is
 shapes.
@@ -39,7 +39,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Cells:
-    """Positions of windows in the calendar.
+    """The positions of windows in the calendar.
 
     Attributes:
         column_us, row_us: duration of a column and of a cell.
@@ -143,8 +143,9 @@ def place_windows(grid: Grid, windows: WindowRange) -> Cells:
 
 
 def cell_values(cells: Cells, layer: Layer) -> Floats:
-    """Returns a layer's value for each cell: the sum or the mean of its windows, NaN for a cell
-    without values.
+    """Returns a layer's value for each cell: the sum or the mean of its windows.
+
+    A cell without values has NaN.
     """
     values = np.asarray(layer.values, dtype=np.float64)  # None becomes NaN.
     known = ~np.isnan(values)
@@ -197,7 +198,7 @@ def _draw_layer(cells: Cells, layer: Layer, values: Floats) -> DrawnLayer:
 
 
 def _counts(layer: Layer) -> bool:
-    """Returns whether zero means that nothing happened, so the cell has no colour."""
+    """Returns whether zero means that nothing happened. Then the cell has no colour."""
     return layer.total
 
 
@@ -222,8 +223,9 @@ def _summary(layer: Layer, values: Floats) -> str:
 
 
 def _path(cells: Cells, wanted: npt.NDArray[np.bool_]) -> str:
-    """Returns one path over all cells of a level; adjacent cells of a column become one
-    rectangle.
+    """Returns one path over all cells of a level.
+
+    Adjacent cells of a column become one rectangle.
     """
     parts = []
     by_column = wanted.reshape(cells.columns, cells.rows)
@@ -241,7 +243,10 @@ def _path(cells: Cells, wanted: npt.NDArray[np.bool_]) -> str:
 
 
 def _column_labels(cells: Cells) -> tuple[tuple[int, str], ...]:
-    """Returns a label where a new month starts, or a new day, hour or minute on shorter ranges."""
+    """Returns a label for each start of a new month.
+
+    Shorter ranges have labels for days, hours or minutes.
+    """
     unit = next(
         (unit for span, unit in _LABELS if cells.columns * cells.column_us >= span), "%H:%M:%S"
     )
@@ -300,7 +305,7 @@ def _script(cells: Cells, layers: Sequence[Layer], values: Sequence[Floats]) -> 
 
 
 def _json_number(value: float) -> float | None:
-    """Returns a value in few characters, since a page has one for each cell; null for NaN."""
+    """Returns a value in few characters, because a page has one for each cell; null for NaN."""
     if math.isnan(value):
         return None
     rounded = round(value, 1)

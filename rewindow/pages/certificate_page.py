@@ -1,4 +1,7 @@
-"""A certificate as one self-contained page, readable offline, light and dark."""
+"""Renders a certificate as one self-contained page.
+
+It can be read offline, with a light and a dark theme.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,10 @@ def certificate_page(certificate: Certificate) -> str:
 
 
 def _strip(certificate: Certificate, output: OutputCertificate) -> list[dict[str, Any]]:
-    """Returns the rectangles of an output's strip: one for each run of windows of a class."""
+    """Returns the rectangles of an output's strip.
+
+    There is one for each run of windows of the same class.
+    """
     windows = WindowRange(certificate.first, certificate.last)
     scale = STRIP_WIDTH / len(windows)
     rectangles: list[dict[str, Any]] = []
@@ -88,12 +94,11 @@ def _text(value: Any) -> str:
 
 
 def write_certificate(config: Config, certificate: Certificate) -> Certificate:
-    """Writes a certificate as JSON and as a page to the folder of results, and returns it with
-    their paths.
+    """Writes a certificate as JSON and as a page to the folder of results. Returns the certificate
+    with the paths of these files.
 
-    The same comparison writes the same files.
-
-    If the state folder is read-only, nothing is written and the certificate has no path.
+    The same comparison writes the same files. If the state folder is read-only, nothing is written
+    and the certificate has no path.
     """
     folder = config.results / "certificates"
     name = f"{certificate.a.name}--{certificate.b.name}-{certificate.digest[:8]}"

@@ -1,4 +1,4 @@
-"""Renders the templates of all pages, with one style sheet. Each page is self-contained."""
+"""Renders the templates of all pages with one style sheet. Each page is self-contained."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _clock(moment: datetime | None) -> str:
 
 
 def _minute(value: object) -> object:
-    """Returns a time to the minute; any other value unchanged."""
+    """Returns a time rounded down to the minute. Any other value is unchanged."""
     return f"{value:%Y-%m-%d %H:%M}Z" if isinstance(value, datetime) else value
 
 

@@ -1,5 +1,6 @@
-"""The page over time: for every output its last gate runs, their verdicts, failing windows and
-pages.
+"""The page with results over time.
+
+For every output it shows the last gate runs, their verdicts, failing windows and pages.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ READ_RUNS = 500
 
 
 def write_index(config: Config) -> Location:
-    """Builds the page from the findings table and returns its path. Deleted pages are not
-    linked.
+    """Creates the page from the findings table and returns its path.
+
+    Deleted pages are not linked.
     """
     path = index_page(config)
     path.write(index_html(runs(config, READ_RUNS), path.parent, datetime.now(UTC)))
@@ -31,7 +33,7 @@ def write_index(config: Config) -> Location:
 
 
 def index_html(found: Sequence[GateRun], folder: Location, now: datetime) -> str:
-    """Returns the page for runs, newest first."""
+    """Returns the page for the given runs, newest first."""
     outputs: dict[tuple[str, str], list[GateRun]] = {}
     for run in found:
         outputs.setdefault((run.application, run.output), []).append(run)
@@ -51,7 +53,10 @@ def index_html(found: Sequence[GateRun], folder: Location, now: datetime) -> str
 
 
 def _rank(runs: Sequence[GateRun]) -> tuple[bool, str, str]:
-    """Returns a sort key for outputs: first those whose newest run did not pass, then by name."""
+    """Returns a sort key for outputs.
+
+    Outputs whose newest run did not pass come first, then outputs are sorted by name.
+    """
     newest = runs[0]
     return newest.verdict == "passed", newest.application, newest.output
 
@@ -66,8 +71,8 @@ def _state(outputs: int, failing: int) -> str:
 
 
 def _strength(found: Sequence[GateRun]) -> str:
-    """Returns the result of the newest test of an output's suite with planted damages, as text;
-    empty if there is none.
+    """Returns the newest result of testing an output's suite with planted damages, as text; empty
+    if there is none.
     """
     files = [location(run.docs).parent / f"{run.output}.strength.json" for run in found]
     file = next((file for file in files if file.is_file()), None)

@@ -17,7 +17,7 @@ HEIGHT = 130
 
 @dataclass(frozen=True)
 class Plot:
-    """A column's values in and around a gap.
+    """The values of a column in and around a gap, as shapes.
 
     Attributes:
         line: a path through values of consecutive points of the grid; it is interrupted at missing

@@ -1,4 +1,5 @@
-"""Draws the picture of the README: the steps of a replay, and the outcome of a kill in each mode.
+"""Draws the picture in the README. It shows the steps of a replay, and the outcome of a kill in
+each mode.
 
 The values come from replays of one range. Nothing is read here, and the result is one SVG file.
 """
@@ -23,7 +24,7 @@ _STRIP_HEIGHT = 8
 
 @dataclass(frozen=True)
 class StepBox:
-    """A box of the first row: a step of a replay and its figures."""
+    """A box in the first row of the picture, with a step of a replay and its figures."""
 
     x: int
     title: str
@@ -32,7 +33,7 @@ class StepBox:
 
 @dataclass(frozen=True)
 class Band:
-    """The windows of a replay's outputs, a strip for each output, under a line of text."""
+    """The windows of a replay's outputs, one strip for each output, below a line of text."""
 
     y: int
     title: str

@@ -1,4 +1,4 @@
-"""The pages of a gate run: one for each output, and the page over time."""
+"""Writes the pages of a gate run: one for each output, and the page with results over time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The page of latencies: the graph with its critical path, latency over time, figures of operators
-and paths; or the times of a replay.
+"""The page of latencies.
+
+It shows the graph with its critical path, latency over time, and figures of operators and paths; or
+the times of a replay.
 """
 
 from __future__ import annotations
@@ -111,7 +113,9 @@ def draw_critical(report: Mapping[str, Any], layout: Layout) -> str:
 
 
 def _curves(report: Mapping[str, Any], recorded: EndedLatency) -> list[tuple[str, Curve, Any]]:
-    """Returns the latency of the application over time, then each further column."""
+    """Returns curves for the latency of the application over time, and for each additional
+    column.
+    """
     windows = recorded.ends.windows
     steps = []
     for part in np.array_split(np.arange(len(windows)), min(STEPS, len(windows))):
@@ -128,7 +132,9 @@ def _curves(report: Mapping[str, Any], recorded: EndedLatency) -> list[tuple[str
 
 
 def draw_steps(steps: Sequence[tuple[int, float, float, float]]) -> Curve:
-    """Returns a curve: for each step a bar from the smallest to the largest value, and the mean.
+    """Returns a curve.
+
+    For each step, it has a bar from the smallest to the largest value, and the mean.
 
     Args:
         steps: first window, least, mean and largest value.

@@ -1,5 +1,7 @@
-"""Reads the layers of the calendar: a value per window and quantity, from streams and a replay's
-output. Starts no JVM.
+"""Reads the layers of the calendar. Each layer is a quantity of streams or a replay's output, with
+a value per window.
+
+Starts no JVM.
 """
 
 from __future__ import annotations
@@ -48,10 +50,11 @@ def read_layers(
     plan: Plan,
     measures: Iterable[LayerMeasure] = (),
 ) -> tuple[Layer, ...]:
-    """Returns layers with input tuples, the given measures, gaps of every input, and heartbeats if
-    an output marks timers.
+    """Returns the layers of the calendar.
 
-    Layers of a deleted input are omitted; those of the replay's outputs still exist.
+    These are the input tuples, the given measures, gaps of every input, and heartbeats if an output
+    marks timers. If an input was deleted, its layers are left out. The layers of the replay's
+    outputs still exist.
     """
     root = config.replay_root(plan.replay_id)
     inputs = [entry for entry in plan.inputs if Table.exists(entry.windows_table(config.state))]
@@ -95,8 +98,9 @@ def _measure(plan: Plan, root: Location, measure: LayerMeasure) -> Layer:
 
 
 def _gaps(config: Config, plan: Plan, entry: InputPlan) -> Layer:
-    """Returns the number of silent keys of a stream in each window; for a stream without keys,
-    whether the window was empty.
+    """Returns the number of silent keys of a stream in each window.
+
+    For a stream without keys, returns whether the window was empty.
     """
     settings = config.streams.get(entry.stream)
     keys = ", ".join(map(quoted, settings.keys)) if settings else ""
@@ -151,7 +155,7 @@ def _seals(config: Config, entry: InputPlan) -> Table:
 
 
 def _spread(windows: WindowRange, rows: pa.Table) -> npt.NDArray[np.float64]:
-    """Returns a value for each window of the range, NaN for windows without a row."""
+    """Returns a value for each window of the range. Windows without a row have NaN."""
     values = np.full(len(windows), np.nan)
     found = rows["v"].cast(pa.float64()).to_numpy(zero_copy_only=False)
     values[rows["window_id"].to_numpy() - windows.first] = found

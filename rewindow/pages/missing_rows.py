@@ -1,4 +1,4 @@
-"""Missing rows in event time, by time: per window for the calendar, per day as numbers."""
+"""Computes missing rows in event time: per window for the calendar, and per day as numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DAYS = Grid(86_400_000)
 
 @dataclass(frozen=True)
 class MissingDays:
-    """The calendar as numbers: missing rows by day and key.
+    """The missing rows by day and key, as the numbers for the calendar.
 
     Attributes:
         keys: the keys with the most missing rows, in descending order.
@@ -39,8 +39,9 @@ class MissingDays:
 
 
 def missing_by_day(event: EventGaps, rows_max: int) -> MissingDays:
-    """Returns missing rows by day, in UTC, and key: at most a number of days, those with the most
-    missing rows.
+    """Returns missing rows by day, in UTC, and key.
+
+    The number of days is limited. The days with the most missing rows are chosen.
     """
     days = WindowRange(
         _DAYS.window(event.from_us),
@@ -64,7 +65,10 @@ def missing_by_day(event: EventGaps, rows_max: int) -> MissingDays:
 
 
 def _by_key(event: EventGaps) -> dict[str, list[Gap]]:
-    """Returns the gaps without rows of each key, the key with the most missing rows first."""
+    """Returns the gaps without rows for each key.
+
+    The key with the most missing rows comes first.
+    """
     by_key: dict[str, list[Gap]] = {}
     for gap in event.gaps:
         if gap.kind not in (RECORDED_NULLS, LATE_REPAIRED):
@@ -73,7 +77,7 @@ def _by_key(event: EventGaps) -> dict[str, list[Gap]]:
 
 
 def most_missing_first(gaps: dict[str, list[Gap]]) -> list[tuple[str, list[Gap]]]:
-    """Returns names with their gaps, the name with the most missing rows first."""
+    """Returns names with their gaps. The name with the most missing rows comes first."""
 
     def rank(named: tuple[str, list[Gap]]) -> tuple[int, str]:
         name, gaps = named
@@ -83,8 +87,8 @@ def most_missing_first(gaps: dict[str, list[Gap]]) -> list[tuple[str, list[Gap]]
 
 
 def calendar_layers(event: EventGaps, windows: WindowRange, grid: Grid) -> list[Layer]:
-    """Returns layers with the missing rows in each window's time: of all keys, of the worst keys,
-    and the completeness of all keys.
+    """Returns layers with the missing rows in the time of each window: of all keys, of the worst
+    keys, and the completeness of all keys.
     """
     by_key = _by_key(event)
     count = max(sum(not row.column for row in event.completeness), 1)
@@ -121,7 +125,7 @@ def calendar_layers(event: EventGaps, windows: WindowRange, grid: Grid) -> list[
 
 
 def _open_parts(found: Sequence[Gap], hours: HoursGrid | None) -> list[Gap]:
-    """Returns gaps divided at closing times into the parts in which rows were expected."""
+    """Divides gaps at closing times into the parts in which rows were expected."""
     if hours is None:
         return [*found]
     parts = []
@@ -137,8 +141,9 @@ def missing_by_window(
     windows: WindowRange,
     grid: Grid,
 ) -> npt.NDArray[np.float64]:
-    """Returns the part of each window's time that is in gaps, in rows: the length within the window
-    divided by the cadence.
+    """Returns the number of missing rows in each window's time.
+
+    It is the length of gaps within the window, divided by the cadence.
     """
     begin = grid.start_us(windows.first)
     width = grid.width_us

@@ -1,5 +1,5 @@
-"""The page of one output: verdict, the range as a strip, descriptions of checks with their windows,
-Data Docs' sections.
+"""The page of one output: its verdict, the range as a strip, descriptions of checks with their
+windows, and sections of Data Docs.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _KEY = (
 
 
 def output_page(plan: Plan, verdict: OutputVerdict, checked_at: datetime) -> str:
-    """Returns the page of an output, which is readable offline."""
+    """Returns the page of an output. It can be read offline."""
     report = verdict.table
     grid = plan.grid
     levels = window_levels(plan.range, verdict, report)
@@ -141,8 +141,9 @@ def _facts(verdict: OutputVerdict, report: pa.Table) -> list[tuple[str, str]]:
 
 
 def _bars(first: int, levels: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
-    """Returns the range as a strip of bars; if several windows share a stripe, the worst one is
-    shown.
+    """Returns the range as a strip of bars.
+
+    If several windows share a bar, the worst one is shown.
     """
     stripes = np.array_split(levels, min(STRIP_MAX, len(levels)))
     worst = [int(stripe.max()) if stripe.max() >= WARN else int(stripe.min()) for stripe in stripes]
@@ -168,8 +169,9 @@ def _checks(
     plan: Plan,
     verdict: OutputVerdict,
 ) -> list[tuple[CheckOutcome, tuple[str, str], datetime | None]]:
-    """Returns checks, the worst first, each with its outcome as a word and a kind, and the time of
-    its first failure.
+    """Returns the checks, the worst first.
+
+    Each has its outcome as a word and a kind, and the time of its first failure.
     """
     order = sorted(
         verdict.checks,
@@ -200,8 +202,8 @@ def _noteworthy(
     report: pa.Table,
     levels: npt.NDArray[np.int64],
 ) -> tuple[list[dict[str, Any]], int]:
-    """Returns the first windows with a failed check, a loss or a repeat, and the number of all such
-    windows.
+    """Returns the first windows that have a failed check, a loss or a repeat, and the number of all
+    such windows.
     """
     wanted = levels >= WARN
     for name in _NOTEWORTHY:

@@ -1,4 +1,7 @@
-"""Renders a page from values: one self-contained HTML file that is readable without scripts."""
+"""Renders a page from values.
+
+It is one self-contained HTML file that can be read without scripts.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +61,9 @@ def render_page(page: Page) -> str:
 
 
 def _checks(stories: Iterable[ReplayReport]) -> list[dict[str, Any]]:
-    """Returns the checks of each output, one row per check with its result in each replay; `quiet`
-    checks passed in all.
+    """Returns the checks of each output, with the result of each check in each replay.
+
+    `quiet` lists the checks that passed in all replays.
     """
     judged = list(stories)
     groups: dict[str, dict[str, Any]] = {}
@@ -89,7 +93,7 @@ def _checks(stories: Iterable[ReplayReport]) -> list[dict[str, Any]]:
 
 
 def _acts(acts: Iterable[PublicationEvent]) -> list[dict[str, Any]]:
-    """Returns publications with their state: undone, or covered by a later one."""
+    """Returns publications and whether each was undone or covered by a later one."""
     listed = list(acts)
     # An undo also undoes all earlier publications of the same replay.
     undone = set()

@@ -1,5 +1,6 @@
-"""The page of a replay, with its windows; rendered as HTML, or written to
-`config.results/pages`.
+"""The page of a replay with its windows.
+
+It is rendered as HTML, or written to `config.results/pages`.
 """
 
 from __future__ import annotations
@@ -123,14 +124,14 @@ def _drawn_before(config: Config, replay_id: str, purged: Sequence[str]) -> Loca
 
 
 def write_page(config: Config, name: str, page: Page) -> Location:
-    """Writes a page and returns its path; an older page with this name is replaced atomically."""
+    """Writes a page and returns its path. An older page with this name is replaced atomically."""
     path = pages_folder(config) / name
     path.write(render_page(page))
     return path
 
 
 def replay_facts(report: ReplayReport) -> tuple[tuple[str, str], ...]:
-    """Returns the key figures of a replay's page."""
+    """Returns the key figures for a replay's page."""
     counts = report.counts
     gate = report.gate.verdict if report.gate else "not run"
     return (

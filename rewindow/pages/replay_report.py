@@ -1,5 +1,6 @@
-"""The contents of a page as plain values, which other modules read and render. Times are aware UTC
-datetimes.
+"""The contents of a page as plain values, for reading and rendering.
+
+Times are aware UTC datetimes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from rewindow.windows import Grid, WindowRange
 
 @dataclass(frozen=True)
 class Group:
-    """A commit group that an attempt finished.
+    """A commit group that an attempt has finished.
 
     Attributes:
         number: number of the group in the replay, from 1; a group that is computed again keeps its
@@ -37,7 +38,7 @@ class Group:
 
     @property
     def seconds(self) -> float:
-        """Duration of the group."""
+        """The duration of the group in seconds."""
         return self.compute_seconds + self.commit_seconds
 
 
@@ -77,7 +78,7 @@ class KillEvent:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Result of one check of the gate: passed, warning, failed, not_run or nothing_to_check."""
+    """The result of one check of the gate: passed, warning, failed, not_run or nothing_to_check."""
 
     output: str
     check: str
@@ -100,7 +101,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class ComparedOutput:
-    """Number of windows per class of one output, and the ranges of those that differ."""
+    """The number of windows per class of one output, and the ranges of the windows that differ."""
 
     name: str
     classes: Mapping[str, int]
@@ -109,8 +110,8 @@ class ComparedOutput:
 
 @dataclass(frozen=True)
 class CertificateSummary:
-    """Summary of a certificate: comparison of a replay (b) with another one or with the published
-    tables (a).
+    """The summary of a certificate, which compares a replay (b) with another one or with the
+    published tables (a).
     """
 
     a: str
@@ -125,8 +126,9 @@ class CertificateSummary:
 
 @dataclass(frozen=True)
 class PublicationEvent:
-    """A publication or an undo; `overrides` are the problems that were accepted for the reason
-    `accepted`.
+    """A publication or an undo.
+
+    `overrides` are the problems that were accepted for the reason `accepted`.
     """
 
     number: int
@@ -173,7 +175,7 @@ class ReplayReport:
 
     @property
     def recovery_seconds(self) -> float | None:
-        """Time from the first kill to the next commit of a whole group; None if no kill was
+        """The time from the first kill to the next commit of a whole group; None if no kill was
         observed.
         """
         if not self.kills:
@@ -187,8 +189,9 @@ class ReplayReport:
 
 @dataclass(frozen=True)
 class Layer:
-    """One quantity of the calendar, with a value for each window of the range; None or NaN for
-    windows without a value.
+    """One quantity in the calendar, with a value for each window of the range.
+
+    Windows without a value have None or NaN.
 
     Attributes:
         total: whether the values of windows in the same cell are added up; otherwise they are
@@ -207,7 +210,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class ReportSection:
-    """A named period on the page's clock, such as "record" or "up"."""
+    """A named period on the clock of the page, such as "record" or "up"."""
 
     name: str
     seconds: float
@@ -215,7 +218,9 @@ class ReportSection:
 
 @dataclass(frozen=True)
 class Page:
-    """All contents of a page; rendering reads nothing else.
+    """All contents of a page.
+
+    Rendering reads nothing else.
 
     Attributes:
         lead: a sentence or two below the title.

@@ -78,7 +78,7 @@ def read_acts(
     application: str,
     windows: WindowRange,
 ) -> tuple[report.PublicationEvent, ...]:
-    """Returns publications and undos of an application over windows, oldest first."""
+    """Returns the publications and undos of an application for the given windows, oldest first."""
     found = Ledger.open(config.ledger_url).publications.newest(application=application, limit=40)
     return tuple(
         report.PublicationEvent(
@@ -145,7 +145,7 @@ def pages_folder(config: Config) -> Location:
 
 
 def relative(path: Location, config: Config) -> str:
-    """Returns a file's address relative to the folder of pages; empty if the file does not
+    """Returns the address of a file relative to the folder of pages; empty if the file does not
     exist.
     """
     return os.path.relpath(path.uri, pages_folder(config).uri) if path.is_file() else ""
@@ -188,8 +188,9 @@ def _attempts(ledger: Ledger, plan: Plan, counted: ReplayCount) -> tuple[report.
 
 
 def _noticed_kills(attempts: Sequence[report.DrawnAttempt]) -> tuple[report.KillEvent, ...]:
-    """Returns kills from the ledger, with the time when the launcher detected the end of the
-    process, but without the step.
+    """Returns kills from the ledger.
+
+    They have the time when the launcher detected the end of the process, but not the step.
     """
     return tuple(
         report.KillEvent(attempt.epoch, attempt.ended_at, "", group=0)

@@ -1,5 +1,7 @@
-"""The page about a stream's time: missing rows and their position, and delays of tuples; every
-picture also as a table.
+"""The page about a stream's time. It shows missing rows and when they are missing, and delays of
+tuples.
+
+Every picture is also available as a table.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ CSV has all.
 
 @dataclass(frozen=True)
 class GapLane:
-    """A key's gaps on the line of event time: x, width, kind and text of each."""
+    """The gaps of a key on the line of event time, each with x, width, kind and text."""
 
     y: int
     label: str
@@ -53,7 +55,10 @@ class GapLane:
 
 @dataclass(frozen=True)
 class Curve:
-    """Lag over time: a bar from the smallest to the largest value for each step, and the mean."""
+    """The lag over time.
+
+    Each step has a bar from the smallest to the largest value, and the mean.
+    """
 
     bars: tuple[tuple[float, float, float, float, float, str], ...]
     ticks: tuple[tuple[float, str], ...]
@@ -61,7 +66,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class HourGrid:
-    """Share of a key's tuples in an hour of the day that would be late: a row per key, a cell per
+    """The share of late tuples by key and hour of the day, with one row per key and one cell per
     hour.
 
     Attributes:
@@ -209,7 +214,7 @@ def _source(event: EventGaps) -> str:
 
 
 def gap_lanes(event: EventGaps) -> list[GapLane]:
-    """Returns the gaps of the keys with the most missing rows, one line per key."""
+    """Returns the gaps of the keys with the most missing rows, one lane per key."""
     span = max(event.to_us - event.from_us, 1)
     longest = sorted(event.gaps, key=lambda gap: -gap.length_us)[:RECTANGLES_MAX]
     by_label: dict[str, list[Gap]] = {}
@@ -261,7 +266,8 @@ def draw_curve(steps: Sequence[LagStep]) -> Curve | None:
 def draw_hours(by_key: Sequence[KeyLateness], by_hour: Sequence[KeyLateness]) -> HourGrid | None:
     """Returns the picture of lateness by key and hour of the day; None if no tuple was late.
 
-    The lag is the smallest one with which some tuples would be late, but less than half of all.
+    The lag is the smallest one with which some tuples would be late, but less than half of all
+    tuples.
     """
     total = sum(row.tuples for row in by_key)
     late = [0] * len(LATER_THAN_US)

@@ -63,7 +63,7 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Strips:
-    """Windows of each output from left to right, and the positions of checkpoints."""
+    """The windows of each output from left to right, and the positions of checkpoints."""
 
     height: int
     rows: tuple[tuple[int, str, tuple[Shape, ...]], ...]
@@ -72,14 +72,14 @@ class Strips:
 
 
 def clock_seconds(stories: Sequence[ReplayReport]) -> float:
-    """Returns the duration of the longest of several replays, so that all can be drawn with the
+    """Returns the duration of the longest of the given replays, so that all can be drawn with the
     same clock.
     """
     return max(map(_length, stories), default=1.0) or 1.0
 
 
 def draw_timeline(report: ReplayReport, seconds_max: float) -> Timeline:
-    """Returns a replay's attempts on a clock that ends at `seconds_max`."""
+    """Returns the attempts of a replay on a clock that ends at `seconds_max`."""
     clock = _Clock(report, seconds_max)
     lanes = tuple(starmap(clock.lane, enumerate(report.attempts)))
     recovery = None
@@ -112,7 +112,7 @@ def draw_strips(report: ReplayReport) -> Strips:
 
 
 def phases(report: ReplayReport) -> list[tuple[str, str, float]]:
-    """Returns the phases of a replay's time: class, text, seconds."""
+    """Returns the phases of a replay's time, each with a class, a text and its seconds."""
     found = {"start": 0.0, "compute": 0.0, "commit": 0.0, "killed": 0.0, "wait": 0.0}
     for attempt, following in zip(report.attempts, [*report.attempts[1:], None], strict=False):
         kill = _kill_of(report, attempt)

@@ -1,5 +1,5 @@
 """Listeners receive the progress and results of a command: for a terminal, for a task's log, or
-without output.
+without output. Messages are logged instead.
 """
 
 from __future__ import annotations

@@ -1,1 +1,4 @@
-"""Templates, style and script of the pages. It is a package, so that wheels include it."""
+"""Templates, style and script of the pages.
+
+This is a package, so that wheels include these files.
+"""
