@@ -92,8 +92,9 @@ class ApexIds:
         return epoch * COUNTERS + counter
 
     def start_us(self, apex_id: int) -> int:
-        """Returns the start of an id's window, in microseconds since the epoch; the origin for the
-        initial state.
+        """Returns the start of an id's window, in microseconds since the epoch.
+
+        For the initial state, returns the origin.
 
         Rules: W7, W8
         """
@@ -118,7 +119,9 @@ class ApexIds:
         return after - before
 
     def sort_key(self, apex_id: int) -> int:
-        """Returns a sort key that orders ids by window, the initial state first.
+        """Returns a sort key that orders ids by window.
+
+        The initial state comes first.
 
         Rules: W9
         """
@@ -133,7 +136,7 @@ class ApexIds:
 
 
 def state_name(apex_id: int) -> str:
-    """Returns the file name under which Apex stores the state after a window.
+    """Returns the name of the file in which Apex stores the state after a window.
 
     Rules: W13
 
@@ -144,7 +147,7 @@ def state_name(apex_id: int) -> str:
 
 
 def id_of_state(name: str) -> int:
-    """Returns the id of a stored state, from its file name.
+    """Returns the id of a stored state from its file name.
 
     Rules: W13
 

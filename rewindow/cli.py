@@ -59,8 +59,9 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 class _Verbs(TyperGroup):
-    """A command group that imports a verb's module only when the verb is called, so that listing
-    the verbs is fast.
+    """A command group that imports a command's module only when the command is called.
+
+    This makes listing the commands fast.
     """
 
     _lists = False
@@ -117,7 +118,7 @@ class _Verbs(TyperGroup):
 
     @contextmanager
     def _listing(self) -> Iterator[None]:
-        """Replaces each verb by a stub with its line of help, while the verbs are listed."""
+        """Replaces each command by a stub with its line of help while the commands are listed."""
         self._lists = True
         try:
             yield
@@ -127,7 +128,7 @@ class _Verbs(TyperGroup):
 
 @contextmanager
 def _usage_in_our_words() -> Iterator[None]:
-    """Turns usage errors of Typer (a wrong argument, option or subcommand) into InputErrors."""
+    """Turns usage errors of Typer, such as an invalid argument or option, into InputErrors."""
     try:
         yield
     except _UsageError as error:

@@ -42,7 +42,7 @@ class Step(StrEnum):
 
 
 def check_crash(text: str) -> str:
-    """Returns crash points unchanged if they are valid.
+    """Checks that crash points are valid and returns them unchanged.
 
     Raises:
         InputError: a crash point has an unknown step, or is not in the form STEP:GROUP@ATTEMPT.
@@ -60,7 +60,8 @@ def check_crash(text: str) -> str:
 
 
 def crashes_in(text: str, container: str) -> str:
-    """Returns the crash points of one container: those with its name, and those without a name.
+    """Returns the crash points of one container. These are the ones with its name, and the ones
+    without a name.
 
     >>> crashes_in("totals/fenced@1,clean/joined,resumed", "totals")
     'fenced@1,resumed'

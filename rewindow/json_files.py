@@ -1,4 +1,4 @@
-"""JSON helpers: floats that JSON cannot represent, and clear errors for damaged JSON files."""
+"""Helpers for JSON: floats that JSON cannot represent, and clear errors for damaged JSON files."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from rewindow.errors import RewindowError
 
 
 def finite(value: Any) -> Any:
-    """Returns a value with NaN and infinite floats replaced by text, because JSON cannot represent
-    them.
+    """Replaces NaN and infinite floats in a value by text, because JSON cannot represent them.
 
     >>> finite({"delays": [1.5, float("nan"), float("-inf")]})
     {'delays': [1.5, 'NaN', '-Infinity']}
@@ -28,8 +27,7 @@ def finite(value: Any) -> Any:
 
 @contextmanager
 def reading_json(path: object, what: str, hint: str) -> Iterator[None]:
-    """Turns exceptions while a JSON file is read and interpreted into one error that names the
-    file.
+    """Turns exceptions during the reading of a JSON file into one error that names the file.
 
     Args:
         path: the file.

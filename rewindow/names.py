@@ -1,5 +1,6 @@
-"""Checks names of components, streams, suites and replays, since names are entered by users and
-become parts of paths.
+"""Checks the names of components, streams, suites and replays.
+
+Users enter these names, and they become parts of paths.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def quoted_column(name: str) -> str:
 
 
 def check_name(kind: str, name: str) -> str:
-    """Returns a component's name if it has only letters, digits and underscores.
+    """Checks that a component's name has only letters, digits and underscores, and returns it.
 
     Raises:
         InputError: the name is empty or has other characters.
@@ -52,7 +53,7 @@ def check_name(kind: str, name: str) -> str:
 
 
 def check_stream(name: str) -> str:
-    """Returns the name of a stream, or of one of its accompanying tables, if it is valid.
+    """Checks the name of a stream, or of one of its accompanying tables, and returns it.
 
     Such a name consists of component names joined by full stops, such as `app.output.windows`.
 
@@ -65,7 +66,7 @@ def check_stream(name: str) -> str:
 
 
 def check_suite(name: str) -> str:
-    """Returns the name of a suite, which is the name of its file, if it is valid.
+    """Checks the name of a suite, which is the name of its file, and returns it.
 
     Raises:
         InputError: the name could refer to a file in another folder.
@@ -76,7 +77,7 @@ def check_suite(name: str) -> str:
 
 
 def check_replay_id(replay_id: str) -> str:
-    """Returns the id of a replay or of a container if it is valid.
+    """Checks the id of a replay or of a container, and returns it.
 
     Raises:
         InputError: the id cannot be a folder's name, or is a reserved word of the command line.
@@ -93,13 +94,13 @@ def check_replay_id(replay_id: str) -> str:
 
 
 def container_id(replay_id: str, container: str) -> str:
-    """Returns the id of a container of a replay; `whole_replay` is the inverse."""
+    """Returns the id of a container of a replay. `whole_replay` is the inverse function."""
     return f"{replay_id}@{container}"
 
 
 def whole_replay(replay_id: str) -> str:
-    """Returns the id of the replay that a container belongs to, and the id of a whole replay
-    unchanged.
+    """Returns the id of the replay that a container belongs to. The id of a whole replay is
+    returned unchanged.
 
     >>> whole_replay(container_id("day-1", "totals")), whole_replay("day-1")
     ('day-1', 'day-1')
@@ -108,7 +109,7 @@ def whole_replay(replay_id: str) -> str:
 
 
 def check_whole(replay_id: str) -> str:
-    """Returns the id of a whole replay unchanged.
+    """Checks that an id belongs to a whole replay, and returns it unchanged.
 
     Raises:
         InputError: the id is that of a container; only whole replays are checked, published or
@@ -172,8 +173,9 @@ def _checked(kind: str, name: str, allowed: re.Pattern[str], hint: str) -> str:
 
 
 def _shown(name: str) -> str:
-    """Returns a name made safe for a message: control characters replaced, and cut to a maximum
-    length.
+    """Returns a name in a form that is safe for a message.
+
+    Control characters are replaced, and the length is limited.
     """
     text = "".join(letter if letter.isprintable() else "?" for letter in name)
     return text if len(text) <= _LENGTH_MAX else f"{text[:_LENGTH_MAX]}..."

@@ -47,7 +47,7 @@ Verb = Callable[Concatenate[Config, Arguments], Result]
 class VerbMethod(Generic[Arguments, Result]):
     """A function whose first argument is the settings, as a method of a project.
 
-    Its module is imported when it is called: importing a project loads neither pyspark nor Airflow.
+    Its module is imported when it is called. Importing a project loads neither pyspark nor Airflow.
 
     Args:
         verb: MODULE:FUNCTION, without the package; the function itself for type checkers only.
@@ -63,7 +63,7 @@ class VerbMethod(Generic[Arguments, Result]):
     def __get__(self, project: Project, owner: type) -> Callable[Arguments, Result]: ...
 
     def __get__(self, project: Project | None, owner: type) -> Any:
-        """Returns the function, for a project without its first argument."""
+        """Returns the function. When accessed on a project, the first argument is already bound."""
         # A bound function rather than a method of this class, so that its signature and docstring
         # exist once.
         module, _, name = self._place.partition(":")

@@ -24,22 +24,22 @@ NamedItem = TypeVar("NamedItem", bound=Named)
 
 
 def present(values: Iterable[Item | None]) -> list[Item]:
-    """Returns the values that are not None, in their order."""
+    """Returns the values that are not None in their original order."""
     return [value for value in values if value is not None]
 
 
 def find_named(items: Iterable[NamedItem], name: str) -> NamedItem | None:
-    """Returns the first item of this name, or None."""
+    """Returns the first item with a given name; None if there is none."""
     return next((item for item in items if item.name == name), None)
 
 
 def names_of(items: Iterable[Named]) -> list[str]:
-    """Returns the names of some items, in their order."""
+    """Returns the names of the given items in their order."""
     return [item.name for item in items]
 
 
 def excluding(items: Iterable[Item], excluded: Container[Item]) -> list[Item]:
-    """Returns the items that are not among the excluded ones, in their order.
+    """Returns the items that are not excluded, in their original order.
 
     >>> excluding(["a", "b", "c"], {"b"})
     ['a', 'c']
@@ -67,7 +67,7 @@ def matching_names(names: Iterable[str], lower_case: Container[str]) -> list[str
 
 
 def repeated_names(names: Iterable[str]) -> list[str]:
-    """Returns the names that equal another one except for capital letters, in their order.
+    """Returns the names that equal another name if case is ignored, in their original order.
 
     >>> repeated_names(["at", "key", "AT"])
     ['at', 'AT']
@@ -78,7 +78,7 @@ def repeated_names(names: Iterable[str]) -> list[str]:
 
 
 def quantity(count: int, noun: str) -> str:
-    """Returns a count with its noun, in the plural unless the count is 1.
+    """Returns a count with its noun. The noun is in the plural unless the count is 1.
 
     >>> quantity(1, "tuple"), quantity(1_032, "window")
     ('1 tuple', '1,032 windows')
@@ -96,7 +96,7 @@ def numbered_names(names: Iterable[str], prefix: str) -> dict[str, str]:
 
 
 def map_values(function: Callable[[Item], Result], items: Mapping[Key, Item]) -> dict[Key, Result]:
-    """Applies a function to each value of a mapping and returns the results under the same keys.
+    """Applies a function to each value of a mapping, and returns the results with the same keys.
 
     >>> map_values(len, {"a": "xy", "b": ""})
     {'a': 2, 'b': 0}

@@ -54,7 +54,7 @@ _CALENDAR_CYCLE_US = 146_097 * _UNITS_US["d"]
 
 
 def parse_duration(text: str | int | float | timedelta) -> int:
-    """Returns a duration in whole microseconds; a number without a unit means seconds.
+    """Converts a duration to whole microseconds. A number without a unit means seconds.
 
     >>> parse_duration("1 hour"), parse_duration("0.10"), parse_duration("250 ms")
     (3600000000, 100000, 250000)
@@ -122,7 +122,7 @@ def describe_duration(duration_us: int) -> str:
 
 
 def describe_seconds(seconds: float) -> str:
-    """Returns a time span in seconds as text; from 100 seconds on, in its two largest units.
+    """Returns a duration in seconds as text. From 100 seconds on, it is in its two largest units.
 
     >>> describe_seconds(8.62), describe_seconds(8), describe_seconds(7_384)
     ('8.6 s', '8 s', '2 h 3 min')
@@ -133,7 +133,8 @@ def describe_seconds(seconds: float) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Returns a point in time in microseconds since the epoch; UTC unless the text has a time zone.
+    """Converts a point in time to microseconds since the epoch. It is in UTC unless the text has a
+    time zone.
 
     >>> parse_time("2013-01-01T05:00Z")
     1357016400000000
@@ -158,7 +159,7 @@ def to_datetime(t_us: int) -> datetime:
 
 
 def format_time(t_us: int) -> str:
-    """Returns a time as ISO 8601 in UTC; years outside of 0 to 9999 have a sign.
+    """Returns a time as ISO 8601 in UTC. Years outside of 0 to 9999 have a sign.
 
     >>> format_time(1357016400000000), format_time(1 << 59)
     ('2013-01-01T05:00:00Z', '+20237-04-25T10:45:03.423488Z')
@@ -193,7 +194,7 @@ def check_order(from_us: int, to_us: int) -> None:
 
 @dataclass(frozen=True, order=True)
 class WindowRange:
-    """A closed range of window ids, first to last, both included."""
+    """A range of window ids that includes its first and its last window."""
 
     first: int
     last: int
@@ -218,7 +219,7 @@ class WindowRange:
         return f"[{self.first}, {self.last}]"
 
     def checked(self, what: str) -> WindowRange:
-        """Returns the range itself if it is not too large for one operation.
+        """Checks that the range is not too large for one operation, and returns the range.
 
         Args:
             what: owner of the range, for the message.
@@ -236,7 +237,7 @@ class WindowRange:
         return self
 
     def overlap(self, other: WindowRange) -> WindowRange | None:
-        """Returns the windows that are in both ranges, or None."""
+        """Returns the windows that are in both ranges; None if there are none."""
         first = max(self.first, other.first)
         last = min(self.last, other.last)
         return WindowRange(first, last) if first <= last else None
@@ -256,7 +257,7 @@ def to_ranges(windows: Iterable[int]) -> list[WindowRange]:
 
 
 def without(windows: WindowRange, taken: list[WindowRange]) -> list[WindowRange]:
-    """Returns the parts of a range that are not in any of the other ranges, ascending.
+    """Returns the parts of a range that are not in any of the other ranges, in ascending order.
 
     >>> taken = [WindowRange(7, 20), WindowRange(0, 2), WindowRange(1, 4)]
     >>> [str(part) for part in without(WindowRange(0, 9), taken)]
@@ -300,17 +301,17 @@ class Grid:
 
     @property
     def width(self) -> str:
-        """Width of a window as text, such as "1 h"."""
+        """The width of a window as text, such as "1 h"."""
         return format_duration(self.width_us)
 
     @property
     def width_us(self) -> int:
-        """Width of a window in microseconds."""
+        """The width of a window in microseconds."""
         return self.width_ms * 1000
 
     @property
     def origin_us(self) -> int:
-        """Origin of the grid in microseconds since the epoch."""
+        """The origin of the grid in microseconds since the epoch."""
         return self.origin_ms * 1000
 
     def window(self, t_us: int) -> int:
@@ -329,11 +330,11 @@ class Grid:
         return (t_us - self.origin_us) // self.width_us
 
     def start_us(self, window: int) -> int:
-        """Returns the start of a window in microseconds; the start is part of the window."""
+        """Returns the start of a window in microseconds. The start is part of the window."""
         return self.origin_us + window * self.width_us
 
     def end_us(self, window: int) -> int:
-        """Returns the end of a window in microseconds; the end is not part of the window."""
+        """Returns the end of a window in microseconds. The end is not part of the window."""
         return self.start_us(window + 1)
 
     def aligned_range(self, from_us: int, to_us: int) -> WindowRange:

@@ -1,1 +1,1 @@
-"""Runs new code alongside the published code: comparison and determinism."""
+"""Runs new code alongside the published code, to compare results and to check determinism."""

@@ -1,5 +1,5 @@
-"""`rewindow compare`: compares new code with the recorded results of an application, by a candidate
-replay and a certificate.
+"""`rewindow compare`: compares new code with the recorded results of an application, with a
+candidate replay and a certificate.
 
 It creates candidates and certifies them. The recorded results are for all keys, so they cannot be
 compared with results for a sample of the keys. In that case the code in the folders of applications
@@ -38,7 +38,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Sample:
-    """Input of a candidate; everything by default.
+    """The input of a candidate.
+
+    By default, it is the whole input.
 
     Attributes:
         windows: number of windows, from the first of the range on.
@@ -74,7 +76,7 @@ class _Sample:
 
 @dataclass
 class _Range:
-    """The requested range, by windows or times; both ends may be open."""
+    """The requested range as windows or times. Both ends can be open."""
 
     first: int | None = None
     last: int | None = None
@@ -218,7 +220,7 @@ def _code(
 
 
 def _recorded(config: Config, application: str, against: str) -> Plan:
-    """Returns the plan of the recorded results: of a replay, or of the newest effective
+    """Returns the plan of the recorded results of a replay or of the newest effective
     publication.
     """
     ledger = Ledger.open(config.ledger_url)
@@ -242,8 +244,8 @@ def _recorded(config: Config, application: str, against: str) -> Plan:
 
 
 def _as_it_was(plan: Plan, windows: WindowRange) -> ReplayRequest:
-    """Returns a request to compute windows with the options and the start state with which they
-    were recorded.
+    """Returns a request that computes windows with the options and the start state of the recorded
+    computation.
     """
     request = ReplayRequest(
         plan.application,
@@ -257,8 +259,9 @@ def _as_it_was(plan: Plan, windows: WindowRange) -> ReplayRequest:
 
 
 def _to_compute(plan: Plan, asked: WindowRange) -> WindowRange:
-    """Returns the windows to compute for the requested ones. If the replay's start state was chosen
-    by the user, they start at the replay's start.
+    """Returns the windows to compute for the requested windows.
+
+    If the user chose the replay's start state, the windows start at the replay's start.
     """
     is_chosen = plan.start.source == "replay" or "--initial-state" in plan.options
     return WindowRange(plan.first, asked.last) if is_chosen and asked.first > plan.first else asked
@@ -291,8 +294,9 @@ def _keys(config: Config, plan: Plan, sample: _Sample) -> dict[str, list[str]]:
 
 
 def _check_outputs(recorded: Plan, new: Plan, chosen: Sequence[str]) -> None:
-    """Checks that the new code has all recorded outputs, or all chosen ones, because a missing
-    output would not be noticed.
+    """Checks that the new code has all recorded outputs, or all chosen ones.
+
+    A missing output would not be noticed otherwise.
 
     Raises:
         InputError: names the missing output.

@@ -54,7 +54,7 @@ class SampleWay(NamedTuple):
 
 @dataclass(frozen=True)
 class Determinism:
-    """Result of the check: every port was the same in all ways.
+    """The result of a successful check, in which every port was the same in all ways.
 
     Attributes:
         windows: first and last window of the sample.
@@ -127,8 +127,8 @@ def verify_sample(
     """Runs the same check for a request that is already planned. Its replays are deleted
     afterwards.
 
-    They run exactly once unless operators declare another mode, because then no other mode is
-    allowed.
+    They run in the mode exactly once unless operators declare another mode, because then no other
+    mode is allowed.
 
     Raises:
         NotDeterministicError: see check_determinism.
@@ -173,7 +173,10 @@ def verify_sample(
 
 
 def ways(count: int, seed: int) -> list[SampleWay]:
-    """Returns the ways: first in one group, then ways that must have the same results."""
+    """Returns the ways to compute the sample.
+
+    The first way uses one group. All others must have the same results.
+    """
     size = random.Random(seed).randint(max(1, count // 8), max(1, count // 2))
     return [
         SampleWay(
@@ -207,7 +210,7 @@ def ways(count: int, seed: int) -> list[SampleWay]:
 
 @dataclass
 class _Runs:
-    """Replays of one sample; their ids are added to a list."""
+    """The replays of one sample. Their ids are added to a list."""
 
     config: Config
     sample: ReplayRequest
@@ -226,14 +229,18 @@ class _Runs:
         return self.ids[-1]
 
     def why(self, first: SampleWay, base: str, way: SampleWay) -> SampleWay:
-        """Returns the way that explains a difference. If the first way does not repeat its own
-        results, it is the first one.
+        """Returns the way that explains a difference.
+
+        If the first way does not repeat its own results, it is the first way.
         """
         return way if certify(self.config, base, self.run(first)).equal else first
 
 
 def _worst(verdicts: Sequence[tuple[str, str]]) -> str:
-    """Returns the weakest verdict: equal, unless floats are equal only within a tolerance."""
+    """Returns the weakest verdict.
+
+    It is "equal", unless floats are equal only within a tolerance.
+    """
     return max((verdict for _, verdict in verdicts), key=len)
 
 
@@ -248,7 +255,7 @@ def different(
     way: SampleWay,
     seed: int,
 ) -> NotDeterministicError:
-    """Returns the error about the first port that differs, with some rows of each side."""
+    """Returns the error about the first port that differs, with example rows of each side."""
     found = certificate.first_difference
     assert found is not None, "a difference is reported"
     plan = Ledger.open(config.ledger_url).replays.get(base).read_plan()

@@ -115,7 +115,7 @@ class DrillReport:
 
     @property
     def kept(self) -> bool:
-        """Whether every promise was kept."""
+        """Whether every guarantee was kept."""
         return all(kill.kept for kill in self.kills)
 
     def to_json(self) -> dict[str, Any]:
@@ -366,7 +366,7 @@ class _Drills:
 
 
 def _broken(plan: Plan, certificate: Certificate, losing: Collection[str]) -> list[str]:
-    """Returns the differences from the undisturbed candidate that break a promise.
+    """Returns the differences from the undisturbed candidate that violate a guarantee.
 
     Args:
         losing: operators that may have lost windows.

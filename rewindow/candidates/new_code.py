@@ -1,4 +1,6 @@
-"""The new code of a comparison: an application's file, or its folder at a revision of git."""
+"""Provides the new code of a comparison: an application's file, or its folder at a revision of
+git.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,9 @@ from rewindow.settings.config import Config
 
 @contextmanager
 def new_code(config: Config, application: str, given: str) -> Iterator[tuple[Path, str]]:
-    """Yields a folder with the code as `APPLICATION.py` and the modules that it imports from its
-    folder, and a text about its source.
+    """Yields a folder with the new code, and a text about its source.
+
+    The folder has the code as `APPLICATION.py` and the modules that it imports from its folder.
 
     Args:
         config: current settings.

@@ -1,4 +1,4 @@
-"""Replays that exist only while a verb runs."""
+"""Replays that exist only while a command runs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from rewindow.settings.config import Config
 
 @contextmanager
 def temporary_replays(config: Config, again: str) -> Iterator[list[str]]:
-    """Yields a list, and deletes the replays whose ids are in it, with their containers, when the
-    context ends.
+    """Yields a list for ids of replays.
+
+    When the context ends, these replays and their containers are deleted.
 
     Args:
         config: current settings.

@@ -1,4 +1,4 @@
-"""Delivers an output: writes the published windows that differ at a target, and no others."""
+"""Delivers an output: writes only the published windows that differ from those at a target."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REJECTED_KEPT = 20
 
 @dataclass
 class DeliveryResult:
-    """Result of a delivery, or of a dry run.
+    """The result of a delivery, or of a dry run.
 
     Attributes:
         stream: the output, as `application.output`.
@@ -62,7 +62,9 @@ class DeliveryResult:
 
 @dataclass(frozen=True)
 class _Published:
-    """A published output: its table in one version, with digest and tuple count of each window."""
+    """A published output: one version of its table, with the digest and the tuple count of each
+    window.
+    """
 
     data: Table
     columns: list[str]
@@ -81,9 +83,9 @@ def deliver(
     dry_run: bool = False,
     report: Callable[[int, int], None] = lambda done, of: None,
 ) -> DeliveryResult:
-    """Writes the windows of an output whose digest differs from that at the target.
+    """Writes the windows of an output whose digest differs from the digest at the target.
 
-    `deliver_to` creates the target from the settings; its other arguments and errors are the same.
+    `deliver_to` creates the target from the settings. Its other arguments and errors are the same.
 
     Args:
         stream: an output, as `application.output`.
@@ -209,9 +211,9 @@ def _published(config: Config, stream: str) -> _Published:
 
 
 def _windows_to_write(published: _Published, known: Mapping[int, str]) -> list[WindowRows]:
-    """Returns the windows that differ at the target, ascending.
+    """Returns the windows that differ at the target, in ascending order.
 
-    The digest of a window that is no longer published is None.
+    If a window is no longer published, its digest is None.
     """
     windows = []
     for window in sorted(published.digests.keys() | known.keys()):
@@ -247,7 +249,7 @@ def _parts(windows: Sequence[WindowRows]) -> Iterator[list[WindowRows]]:
 
 
 def _with_rows(published: _Published, windows: Sequence[WindowRows]) -> list[WindowRows]:
-    """Returns the windows with functions that read their rows; one query reads several windows."""
+    """Returns the windows with functions that read their rows. One query reads several windows."""
     if len(windows) == 1:
         [one] = windows
         batches = partial(
@@ -310,7 +312,7 @@ def _checked(
     window: WindowRows,
     read: Callable[[], Iterable[pa.RecordBatch]],
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a window.
+    """Yields the rows of a window, and checks them.
 
     Raises:
         TableError: the number of rows is not that of the seal.

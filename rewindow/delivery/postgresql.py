@@ -61,7 +61,8 @@ create index if not exists rewindow_rejected_window on {rejected} (target, strea
 
 
 class PostgresTarget(Target):
-    """Replaces the rows of windows in a table, in one transaction with their digests.
+    """Replaces the rows of windows in a table. The digests of the windows are stored in the same
+    transaction.
 
     The table `rewindow_delivered` stores the digests, and `rewindow_rejected` stores the rows that
     the database rejects. Both are in the schema of the table.
@@ -142,7 +143,9 @@ class PostgresTarget(Target):
         )
 
     def write_all(self, windows: Sequence[WindowRows]) -> WriteResult:
-        """See Target. All windows are stored, or none (R66).
+        """See Target.
+
+        Either all windows are stored or none (R66).
 
         Raises:
             InputError: the table has rows of a window that was never delivered.
@@ -192,7 +195,7 @@ class PostgresTarget(Target):
     def _disconnect(self) -> None:
         """Closes the network connection, so that the waiting statement raises an error.
 
-        The driver has no timeout for statements: if a server or a proxy stops without closing the
+        The driver has no timeout for statements. If a server or a proxy stops without closing the
         connection, the driver waits forever.
         """
         self._has_timed_out = True
@@ -205,7 +208,7 @@ class PostgresTarget(Target):
             self._connection.close()
 
     def _lock(self) -> None:
-        """Keeps other processes from delivering to the table, until this connection ends."""
+        """Prevents other processes from delivering to the table until this connection ends."""
         name = f"rewindow/{self._table}"
         locked = self._execute("select pg_try_advisory_lock(hashtextextended(%s, 0))", (name,))
         # The lock belongs to the session: it ends with the connection, however the process ends.
@@ -250,7 +253,7 @@ class PostgresTarget(Target):
                 )
 
     def _remove(self, windows: Sequence[WindowRows], written: WriteResult) -> None:
-        """Removes the rows, rejected rows and digests of windows.
+        """Removes the rows, the rejected rows and the digests of windows.
 
         Raises:
             InputError: the table has rows of a window that was never delivered to it.
@@ -331,7 +334,7 @@ class PostgresTarget(Target):
                 copy.write_row((self._table, self._stream, *entry))
 
     def _copy(self, rows: pa.Table) -> list[RejectedRow]:
-        """Copies rows into the table, and returns those that the database rejects (R67).
+        """Copies rows into the table, and returns the rows that the database rejects (R67).
 
         After an error, each half of the rows is tried in a separate savepoint.
         """
@@ -396,7 +399,9 @@ class PostgresTarget(Target):
 
 
 def _in_parts(windows: Sequence[WindowRows]) -> Iterator[pa.Table]:
-    """Yields the rows of windows with `window_id`, in large tables: each COPY has a fixed cost."""
+    """Yields the rows of windows with `window_id` in large tables, because each COPY has a fixed
+    cost.
+    """
     waiting: list[pa.Table] = []
     count = 0
     for window in windows:
@@ -419,7 +424,9 @@ def _in_parts(windows: Sequence[WindowRows]) -> Iterator[pa.Table]:
 
 
 def type_in_postgresql(kind: pa.DataType) -> str:
-    """Returns the PostgreSQL type for an Arrow type; lists and structs become jsonb.
+    """Returns the PostgreSQL type for an Arrow type.
+
+    Lists and structs become jsonb.
 
     Raises:
         InputError: PostgreSQL has no such type.
@@ -445,5 +452,8 @@ def _quoted(name: str) -> str:
 
 
 def _without_secrets(error: Exception) -> str:
-    """Returns the first line of a database error: it may name host and user, never the password."""
+    """Returns the first line of a database error.
+
+    It can contain the host and the user, but never the password.
+    """
     return str(error).partition("\n")[0].strip() or type(error).__name__

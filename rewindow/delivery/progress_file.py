@@ -1,4 +1,6 @@
-"""File of the delivered windows, for folders and for targets that do not list their windows."""
+"""A file that lists the delivered windows, for folders and for targets that do not list their
+windows.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ class ProgressFile:
         file.truncate(whole)
 
     def note(self, window_id: int, publication: int, digest: str | None) -> None:
-        """Appends the digest of a window and syncs the file; None marks the window as removed."""
+        """Appends the digest of a window and syncs the file. None marks the window as removed."""
         assert self._file is not None, "opened"
         entry = {"window_id": window_id, "publication": publication, "digest": digest}
         self._file.write(json.dumps(entry).encode() + b"\n")

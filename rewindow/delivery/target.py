@@ -13,7 +13,7 @@ AT_LEAST_ONCE = "at least once"
 
 @dataclass(frozen=True)
 class WindowRows:
-    """A window to be delivered.
+    """A window that must be delivered, with its rows.
 
     Attributes:
         publication: number of the newest publication or undo of the output.
@@ -40,7 +40,7 @@ class RejectedRow:
 
 @dataclass
 class WriteResult:
-    """Result of writing some windows.
+    """The result of writing windows.
 
     Attributes:
         rejected: rows that the target rejected; the other rows of their windows are stored.
@@ -86,7 +86,7 @@ class Target:
             )
 
     def open(self, stream: str, columns: pa.Schema) -> None:
-        """Prepares the target for an output: `stream` is `application.output`."""
+        """Prepares the target for an output. `stream` is `application.output`."""
 
     def delivered(self) -> Mapping[int, str]:
         """Returns the digest of each window that the target stores, by window id."""
@@ -99,7 +99,9 @@ class Target:
         digest: str | None,
         batches: Iterable[pa.RecordBatch],
     ) -> None:
-        """Replaces the rows and the digest of a window; if the digest is None, removes both.
+        """Replaces the rows and the digest of a window.
+
+        If the digest is None, removes both.
 
         Raises:
             OSError: the target has failed; the delivery stops with a message about its windows.
@@ -107,7 +109,10 @@ class Target:
         raise NotImplementedError
 
     def write_all(self, windows: Sequence[WindowRows]) -> WriteResult:
-        """Writes several windows; a target with transactions overrides it to use one for all."""
+        """Writes several windows.
+
+        A target with transactions overrides this method to write all of them in one transaction.
+        """
         for one in windows:
             self.write(
                 one.window_id,
@@ -118,9 +123,9 @@ class Target:
         return WriteResult()
 
     def close(self) -> None:
-        """Releases what `open` has acquired; also called after an error."""
+        """Releases everything that `open` has acquired. It is also called after an error."""
 
     @property
     def knows_its_windows(self) -> bool:
-        """Whether the target lists its windows, that is, defines `delivered`."""
+        """Whether the target lists its windows. It does if it defines `delivered`."""
         return type(self).delivered is not Target.delivered

@@ -110,7 +110,7 @@ def target_of(config: Config, name: str, *, create: bool = False) -> Target:
 
 
 def promise_of(config: Config, name: str) -> str:
-    """Returns the promise of a target: "exactly once" or "at least once".
+    """Returns the guarantee of a target: "exactly once" or "at least once".
 
     Raises:
         InputError: its class cannot be found.
@@ -129,7 +129,7 @@ def _needed(name: str, key: str, value: str | None) -> str:
 
 
 def _own_target(config: Config, name: str, settings: TargetConfig) -> Target:
-    """Returns an instance of a class of the project, named as FILE:CLASS."""
+    """Returns an instance of a class in the project, which is named as FILE:CLASS."""
     source = _needed(
         name,
         "source",

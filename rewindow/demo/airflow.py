@@ -22,8 +22,10 @@ ENDED = ("success", "failed")
 
 @dataclass(frozen=True)
 class Task:
-    """A task of a run: its state (empty before it is scheduled), the number of the try, and the
-    index of a mapped instance (-1 for any other task).
+    """A task of a run.
+
+    It has its state (empty before it is scheduled), the number of the try, and the index of a
+    mapped instance (-1 for any other task).
     """
 
     state: str
@@ -32,7 +34,7 @@ class Task:
 
 
 class Airflow:
-    """Airflow's API with a login. The token is renewed when it has expired."""
+    """A client of Airflow's API with a login. The token is renewed when it has expired."""
 
     def __init__(self, running: Running) -> None:
         self.address = running.address
@@ -40,8 +42,9 @@ class Airflow:
         self._token = ""
 
     def trigger(self, run_id: str, form: Mapping[str, Any], note: str) -> str:
-        """Triggers a run of `replay_windows` with a filled-in form, unless the run exists, and
-        returns its id.
+        """Triggers a run of `replay_windows` with a filled-in form and returns its id.
+
+        If the run already exists, it is not triggered again.
         """
         body = {"dag_run_id": run_id, "logical_date": None, "conf": dict(form), "note": note}
         return str(self._ask("POST", f"/dags/{DAG}/dagRuns", body, missing=body)["dag_run_id"])
@@ -51,8 +54,9 @@ class Airflow:
         return str(self._ask("GET", self._run(run_id))["state"])
 
     def tasks(self, run_id: str) -> dict[str, Task]:
-        """Returns the tasks of a run by their id. For a mapped task it is the instance with the
-        largest index, which is the last one.
+        """Returns the tasks of a run by id.
+
+        For a mapped task, returns the instance with the largest index, which is the last one.
         """
         found = self._ask("GET", f"{self._run(run_id)}/taskInstances")["task_instances"]
         tasks = {}
@@ -61,7 +65,7 @@ class Airflow:
         return tasks
 
     def replay_id(self, run_id: str) -> str:
-        """Returns the replay that a run has planned; empty before that."""
+        """Returns the replay that a run has planned; empty before the run has planned one."""
         path = f"{self._run(run_id)}/taskInstances/plan_replay/xcomEntries/replay_id"
         return str(self._ask("GET", path, missing={}).get("value") or "")
 
@@ -71,7 +75,7 @@ class Airflow:
         self._ask("PATCH", path, {"chosen_options": ["Approve"], "params_input": {}})
 
     def stop(self, run_id: str) -> None:
-        """Ends a run; Airflow ends its tasks with their jobs."""
+        """Ends a run. Airflow then ends its tasks and their jobs."""
         self._ask(
             "PATCH",
             f"{self._run(run_id)}?update_mask=state",
@@ -98,8 +102,9 @@ class Airflow:
         return f"/dags/{DAG}/dagRuns/{quote(run_id, safe='')}"
 
     def _ask(self, method: str, path: str, body: object = None, *, missing: Any = None) -> Any:
-        """Returns an answer of the API; `missing`, if it is given, for one that does not exist
-        (404, 409).
+        """Returns an answer of the API.
+
+        If the requested object does not exist (404, 409) and `missing` is given, returns `missing`.
 
         Raises:
             ResourceError: Airflow does not respond.

@@ -45,7 +45,7 @@ class DemoConsole:
 
     @property
     def seconds(self) -> float:
-        """Time since the start."""
+        """The time since the start in seconds."""
         return time.monotonic() - self._began
 
     @contextmanager
@@ -64,7 +64,7 @@ class DemoConsole:
         self.console.print(f"[dim]{self._clock()}[/dim]    {escape(words)}", style=style or None)
 
     def doing(self, words: str) -> None:
-        """Shows next to the spinner what the demo waits for; does nothing without a terminal."""
+        """Shows what the demo waits for next to the spinner. Does nothing without a terminal."""
         if self._status:
             self._status.update(f"[dim]{escape(words)}[/dim]")
 

@@ -1,5 +1,6 @@
-"""Three containers in three modes over the first ten days. One is killed, the others continue, and
-each output keeps the promise of its mode.
+"""Runs three containers in three modes over the first ten days.
+
+One container is killed, the others continue, and each output keeps the guarantee of its mode.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def show_containers(
     reference: str,
     windows: WindowRange,
 ) -> None:
-    """Replays some windows with a mode per operator, kills one container, and certifies the result.
+    """Replays the given windows with a mode per operator, kills one container, and certifies the
+    result.
 
     Args:
         config: current settings.

@@ -1,5 +1,6 @@
-"""Chooses where jobs are killed in each mode: at a step of the commit protocol that the mode is
-sensitive to, selected by a seed.
+"""Chooses where jobs are killed in each mode.
+
+It is a step of the commit protocol that the mode is sensitive to, selected by a seed.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ SENSITIVE: dict[Mode, dict[Step, str]] = {
 
 @dataclass(frozen=True)
 class Drill:
-    """One replay of the demo: a mode, and the step at which its job is killed; without a step it is
-    not killed.
+    """One replay of the demo, with a mode and the step at which its job is killed.
+
+    Without a step, the job is not killed.
     """
 
     mode: Mode
@@ -54,12 +56,12 @@ class Drill:
 
     @property
     def title(self) -> str:
-        """Title of the replay."""
+        """The title of the replay."""
         return self.mode.words if self.step else "undisturbed"
 
     @property
     def crash(self) -> str | None:
-        """The crash point in the format of the job: the first attempt dies there."""
+        """The crash point in the format of the job, at which the first attempt dies."""
         return f"{self.step.value}:{self.group}@1" if self.step else None
 
 
@@ -107,7 +109,7 @@ def group_distance(windows: WindowRange) -> int:
 
 
 def group_ends(windows: WindowRange, distance: int) -> list[int]:
-    """Returns the last windows of the groups of a range with checkpoints at a distance.
+    """Returns the last windows of the groups in a range, with checkpoints at a given distance.
 
     >>> group_ends(WindowRange(8, 24), 10)
     [9, 19, 24]

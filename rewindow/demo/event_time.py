@@ -51,8 +51,8 @@ def show_event_time(
 
 
 def late_flights(config: Config, windows: WindowRange) -> list[str]:
-    """Returns a line for each airport: its late flights, and the hour of the day with the largest
-    share of them.
+    """Returns a line for each airport, with its late flights and the hour of the day with the
+    largest share of them.
     """
     sql = f"""
     select origin, window_id % 24 as hour, sum(tuples) as flights,
@@ -76,7 +76,7 @@ def late_flights(config: Config, windows: WindowRange) -> list[str]:
 
 
 def timers(config: Config, windows: WindowRange) -> list[str]:
-    """Returns a line about the timers in gaps of the weather."""
+    """Returns a line about the timers in gaps of the weather data."""
     sql = f"select count(*) as n from h where {IS_TIMER} and {in_windows(windows)}"
     ticks = Table.open(config.stream_table(f"{HEARTBEAT}{WEATHER}.ticks"))
     count = query(sql, h=ticks)["n"][0].as_py()
@@ -87,8 +87,8 @@ def timers(config: Config, windows: WindowRange) -> list[str]:
 
 
 def made_values(config: Config, windows: WindowRange) -> list[str]:
-    """Returns a line for each filled column of the weather: the number of recorded values, and of
-    filled ones by method.
+    """Returns a line for each filled column of the weather data, with the number of recorded values
+    and of filled values by method.
     """
     filled = filled_stream(config, WEATHER, windows)
     if filled is None:

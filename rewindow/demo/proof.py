@@ -1,4 +1,4 @@
-"""Compares the promises of each mode with the tables; a broken promise ends the demo."""
+"""Compares the guarantees of each mode with the tables. A violated guarantee ends the demo."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rewindow.windows import WindowRange, to_ranges
 
 @dataclass(frozen=True)
 class Proof:
-    """Verification of one replay.
+    """The result of verifying one replay.
 
     Attributes:
         certificate: comparison with the undisturbed replay; None for the undisturbed replay.
@@ -40,7 +40,7 @@ class Proof:
 
 
 def prove(config: Config, run: DemoRun, reference: DemoRun | None) -> Proof:
-    """Returns the verification of a replay, after checking each promise of its mode.
+    """Checks each guarantee of a replay's mode, and returns the result.
 
     Args:
         reference: the undisturbed replay; None if this is the undisturbed replay.
@@ -76,7 +76,7 @@ class _Facts:
         self._count = count
 
     def claim(self, words: str, holds: bool, windows: Sequence[WindowRange] = ()) -> str:
-        """Returns a sentence after checking that it is true.
+        """Checks that a sentence is true and returns it.
 
         Raises:
             RewindowError: it is not true.
@@ -98,7 +98,7 @@ class _Facts:
         return self._ranges(missing)
 
     def untouched(self) -> tuple[str, ...]:
-        """Checks the promises for an undisturbed replay."""
+        """Checks the guarantees for an undisturbed replay."""
         counts = self._count.summary()
         found = (counts.redone, counts.lost, counts.repeated, counts.affected)
         return (
@@ -106,8 +106,9 @@ class _Facts:
         )
 
     def exactly_once(self, certificate: Certificate) -> tuple[str, ...]:
-        """Checks that every window exists once and equals the undisturbed replay, and that at most
-        the killed group was computed again.
+        """Checks that every window exists once and equals the undisturbed replay.
+
+        At most the killed group may have been computed again.
         """
         counts = self._count.summary()
         redone = self._ranges([self._count.redone])
@@ -144,8 +145,10 @@ class _Facts:
         )
 
     def at_most_once(self, certificate: Certificate, reference: Location) -> tuple[str, ...]:
-        """Checks that nothing is repeated, and that the windows missing in each output are exactly
-        those listed, at most one group.
+        """Checks that nothing is repeated, and that the missing windows of each output are exactly
+        the listed ones.
+
+        They must be at most one group.
         """
         counts = self._count.summary()
         sentences = [
@@ -208,7 +211,7 @@ class _Facts:
         return self._ranges(count.repeated for count in self._count.outputs.values())
 
     def _ranges(self, masks: Iterable[npt.NDArray[np.bool_]]) -> list[WindowRange]:
-        """Returns the windows that at least one of some masks over the range marks."""
+        """Returns the windows that at least one of the given masks over the range marks."""
         windows: set[int] = set()
         for mask in masks:
             windows.update((mask.nonzero()[0] + self._plan.first).tolist())
@@ -216,7 +219,7 @@ class _Facts:
 
 
 def prove_published(config: Config, replay_id: str, words: str) -> str:
-    """Returns a sentence after checking that the published tables equal a replay.
+    """Checks that the published tables equal a replay, and returns a sentence about it.
 
     Raises:
         RewindowError: they differ.

@@ -34,8 +34,9 @@ def build_demo_page(
     chapters: Sequence[tuple[str, float]],
     places: Sequence[tuple[str, str]],
 ) -> Location:
-    """Writes the page of a demo and returns its path; `places` are further links on it, each with
-    its address.
+    """Writes the page of a demo and returns its path.
+
+    `places` are additional links on the page, each with its address.
     """
     stories = tuple(_story(config, proof) for proof in proofs)
     first = stories[0]

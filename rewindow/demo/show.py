@@ -170,8 +170,9 @@ def _plan(stage: Show) -> None:
 
 
 def _refuse_held(stage: Show, windows: WindowRange) -> None:
-    """Checks that no other replay has leased the same windows, such as one of a demo that was
-    killed.
+    """Checks that no other replay has leased the same windows.
+
+    An example is a replay of a demo that was killed.
     """
     for lease in stage.ledger.leases.held():
         if lease.table_name.startswith(f"{APPLICATION}.") and WindowRange(
@@ -226,7 +227,7 @@ def _form(stage: Show, drill: Drill) -> dict[str, object]:
 
 
 def _judge(stage: Show, run: DemoRun) -> None:
-    """Waits for the gate, which may fail only if windows were given up."""
+    """Waits for the gate. The gate may fail only if windows were given up."""
     assert stage.airflow is not None, "Airflow runs"
     may_fail = ("success", "failed") if run.drill.mode is Mode.AT_MOST_ONCE else ("success",)
     wait_for_task(

@@ -53,8 +53,9 @@ def check_place(config: Config, application: str, streams: Iterable[str]) -> Non
 
 
 def start_airflow(config: Config, port: int | None) -> Running:
-    """Starts Airflow, unless it is running; on the next free port if the usual one is in use and
-    none was requested.
+    """Starts Airflow unless it is running.
+
+    If the usual port is in use and no port was requested, the next free port is used.
 
     Raises:
         ResourceError: it does not start.
@@ -73,7 +74,8 @@ def begin_afresh(
     streams: Iterable[str],
     application: str,
 ) -> None:
-    """Deletes what earlier demos have left: streams, replays, results, ledger, Airflow's database.
+    """Deletes everything that earlier demos have left: streams, replays, results, ledger, Airflow's
+    database.
 
     Raises:
         InputError: the state folder contains other streams or applications than those of the

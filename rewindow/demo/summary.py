@@ -1,4 +1,4 @@
-"""The table at the end of the demo, and links to continue with."""
+"""The table at the end of the demo, and links for further steps."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def print_summary(
     places: Sequence[tuple[str, str]],
     seconds: float,
 ) -> None:
-    """Prints the counts and the verification of each replay, then addresses, including those in
-    `places`.
+    """Prints the counts and the verification of each replay, followed by addresses, including those
+    in `places`.
     """
     ledger = Ledger.open(config.ledger_url)
     stories = [read_report(config, proof.run.replay_id, kills=proof.run.kills) for proof in proofs]

@@ -43,7 +43,7 @@ class DemoRun:
 
 
 def wait_for_plan(airflow: Airflow, run: DemoRun, demo_console: DemoConsole) -> str:
-    """Returns the id of the replay that the run planned, after waiting for it."""
+    """Waits until the run has planned its replay, and returns the id of the replay."""
     _until(
         airflow,
         run,
@@ -96,7 +96,7 @@ def wait_for_task(
     states: tuple[str, ...],
     demo_console: DemoConsole,
 ) -> str:
-    """Waits until a task has one of some states, and returns the state."""
+    """Waits until a task has one of the given states, and returns the state."""
     seen: list[str] = []
 
     def there(tasks: dict[str, Task]) -> bool:
@@ -120,7 +120,7 @@ def wait_for_end(airflow: Airflow, run: DemoRun, demo_console: DemoConsole) -> s
 
 
 class _Watch:
-    """Polls one replay in the ledger, and its process."""
+    """Polls the ledger and the process of one replay."""
 
     def __init__(self, ledger: Ledger, run: DemoRun, demo_console: DemoConsole) -> None:
         self._ledger = ledger
@@ -134,15 +134,16 @@ class _Watch:
         self._read_at = 0.0
 
     def poll(self) -> bool:
-        """Prints new events and returns whether there are any. The process is checked in each call,
-        the ledger less often.
+        """Prints new events. Returns whether there were any.
+
+        The process is checked in each call, the ledger less often.
         """
         news = self._see_kill()
         now = time.monotonic()
         return (self.read_ledger() or news) if now - self._read_at >= READ_SECONDS else news
 
     def read_ledger(self) -> bool:
-        """Prints new events of the ledger and returns whether there are any."""
+        """Prints new events of the ledger. Returns whether there were any."""
         self._read_at = time.monotonic()
         news = self._say_groups()
         attempt = self._ledger.attempts.last(self._run.replay_id)
@@ -196,7 +197,7 @@ class _Watch:
 
 
 class _Sentry(threading.Thread):
-    """Watches one process and records when it ends, even while Airflow is slow to answer."""
+    """Watches one process and records when it ends, even while Airflow is slow to respond."""
 
     def __init__(self, process: psutil.Process) -> None:
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""`python -m rewindow.embedded` runs the supervisor; `python -m rewindow.embedded airflow
+"""`python -m rewindow.embedded` runs the supervisor, and `python -m rewindow.embedded airflow
 ARGUMENTS` runs Airflow's command line.
 """
 

@@ -23,7 +23,8 @@ def call(
     method: str = "",
     seconds_max: float = 10,
 ) -> tuple[int, Any]:
-    """Returns HTTP status and decoded body of one call; status 0 if there is no response.
+    """Returns the HTTP status and the decoded body of one call. If there is no response, the status
+    is 0.
 
     Proxy settings of the environment are ignored, because Airflow listens on loopback.
     """
@@ -47,7 +48,9 @@ def call(
 
 
 def health(address: str, since: float = 0.0) -> dict[str, str]:
-    """Returns the state of each component as Airflow reports it; empty if the API does not respond.
+    """Returns the state of each component as Airflow reports it.
+
+    If the API does not respond, the result is empty.
 
     Args:
         address: address of Airflow.
@@ -74,13 +77,13 @@ def unwell(address: str, since: float = 0.0) -> list[str]:
 
 
 def login(address: str, user: str, password: str) -> str:
-    """Returns a token for the API, empty if the login is rejected."""
+    """Returns a token for the API; empty if the login is rejected."""
     status, answer = call(address, "/auth/token", body={"username": user, "password": password})
     return str(answer["access_token"]) if status == 201 else ""
 
 
 def warm_up(address: str) -> bool:
-    """Returns whether the API for tasks has been initialized.
+    """Calls the API for tasks to initialize it, and returns whether it is initialized.
 
     Its first call takes 4 to 11 s, which would otherwise delay the first task.
     """
@@ -88,8 +91,9 @@ def warm_up(address: str) -> bool:
 
 
 def make_pool(address: str, token: str) -> bool:
-    """Returns whether the pool of Spark tasks exists, after creating it if necessary; the slots of
-    an existing pool are not changed.
+    """Creates the pool of Spark tasks if it does not exist. Returns whether it exists.
+
+    The slots of an existing pool are not changed.
     """
     body = {
         "name": POOL,

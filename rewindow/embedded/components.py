@@ -1,5 +1,6 @@
-"""One component of Airflow: started, monitored, restarted with back-off, and ended together with
-its child processes.
+"""A component of Airflow.
+
+It is started, monitored, restarted with back-off, and ended together with its child processes.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Component:
         self._not_before = 0.0
 
     def start(self) -> None:
-        """Starts the process, which ends with the supervisor."""
+        """Starts the process. It ends together with the supervisor."""
         self._began = time.monotonic()
         self.began_at = time.time()
         with open(self.log, "ab" if _is_small(self.log) else "wb") as log:
@@ -63,8 +64,9 @@ class Component:
             )
 
     def watch(self) -> str:
-        """Returns a log line about a change, or an empty string. Restarts a dead process when its
-        delay has passed.
+        """Restarts a dead process when its delay has passed.
+
+        Returns a log line about a change, or an empty string.
         """
         now = time.monotonic()
         if self.process is None:
@@ -86,18 +88,20 @@ class Component:
 
     @property
     def restless(self) -> bool:
-        """Whether it has died at least three times without running for a minute in between."""
+        """Whether the component has died at least three times without running for a minute in
+        between.
+        """
         return self._delay_seconds >= RESTLESS_SECONDS
 
     @property
     def identity(self) -> tuple[int, int | None]:
-        """Pid and start time; (0, None) while it is dead."""
+        """The pid and the start time of the process; (0, None) while it is dead."""
         pid = self.process.pid if self.process else 0
         return (pid, started_at(pid)) if pid else (0, None)
 
 
 def end_orphans(dead_sessions: Mapping[int, str]) -> list[int]:
-    """Ends processes that dead components have left, and returns their pids.
+    """Ends processes that dead components have left behind, and returns their pids.
 
     Args:
         dead_sessions: session id of a component's dead process to the component's name.
@@ -115,8 +119,9 @@ def end_orphans(dead_sessions: Mapping[int, str]) -> list[int]:
 
 
 def busy_workers(supervisor: int) -> list[int]:
-    """Returns the pids of workers that run a task, of a supervisor's schedulers, including dead
-    ones.
+    """Returns the pids of workers that run a task.
+
+    They are the workers of a supervisor's schedulers, including dead ones.
     """
     workers = []
     for pid in descendants(supervisor):

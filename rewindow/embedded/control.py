@@ -39,17 +39,17 @@ _STOP_SECONDS_MAX = 40.0
 
 @dataclass(frozen=True)
 class Running:
-    """A running Airflow: its address, and the file with its users' passwords."""
+    """A running Airflow, with its address and the file with the passwords of its users."""
 
     address: str
     password_file: Path
 
 
 def up(config: Config, port: int | None = None) -> Running:
-    """Starts Airflow on loopback, unless it is running, and returns its address.
+    """Starts Airflow on loopback unless it is running, and returns its address.
 
-    It returns only when a triggered task would run immediately (20 to 40 s). If Airflow is running
-    but a component has died or is not healthy, it waits for that too.
+    The function returns only when a triggered task would run immediately (20 to 40 s). If Airflow
+    is running but a component has died or is not healthy, it waits for that too.
 
     Args:
         config: the current settings; Airflow's home is `<state>/airflow`.
@@ -80,8 +80,9 @@ def up(config: Config, port: int | None = None) -> Running:
 
 
 def down(config: Config) -> bool:
-    """Stops Airflow and all its processes; returns whether it was running. Running jobs end and can
-    be resumed.
+    """Stops Airflow and all its processes. Returns whether it was running.
+
+    Running jobs end and can be resumed.
 
     Raises:
         ResourceError: the supervisor does not end.
@@ -100,9 +101,7 @@ def down(config: Config) -> bool:
 
 
 def running(config: Config) -> SupervisorStatus | None:
-    """Returns the status of the supervisor that runs for these settings; None if none is
-    running.
-    """
+    """Returns the status of the supervisor that runs with these settings; None if there is none."""
     status = read_status(airflow_home(config))
     return status if status and status.alive else None
 
@@ -171,7 +170,7 @@ def _wait_until_ready(config: Config) -> None:
 
 
 def _last_words(config: Config) -> str:
-    """Returns the last message of the supervisor as a sentence; it names the component that died,
+    """Returns the last message of the supervisor as a sentence, which names the component that died
     and its log.
     """
     status = read_status(airflow_home(config))
@@ -197,8 +196,9 @@ def refuse_port_in_use(port: int) -> None:
 
 
 def _end_leftovers(config: Config) -> bool:
-    """Ends components whose supervisor was killed, because they are slow to end by themselves;
-    returns whether there were any.
+    """Ends components whose supervisor was killed. Returns whether there were any.
+
+    These components would be slow to end by themselves.
     """
     status = read_status(airflow_home(config))
     if status is None:

@@ -22,17 +22,17 @@ _DATABASE = "airflow.db"
 
 
 def airflow_home(config: Config) -> Path:
-    """Returns the folder with Airflow's state."""
+    """Returns the folder in which Airflow stores its state."""
     return (config.state / "airflow").local()
 
 
 def password_file(config: Config) -> Path:
-    """Returns the file with the passwords of Airflow's users: JSON, user to password."""
+    """Returns the file with the passwords of Airflow's users. It is JSON with users as keys."""
     return airflow_home(config) / "passwords.json"
 
 
 def port_of(config: Config) -> int:
-    """Returns the port of the last start, or the default before the first start."""
+    """Returns the port of the last start. Before the first start, returns the default port."""
     kept = airflow_home(config) / "port"
     return int(kept.read_text()) if kept.is_file() else PORT_DEFAULT
 
@@ -54,8 +54,9 @@ def airflow_version() -> str:
 
 
 def dags_folder(config: Config) -> Path:
-    """Returns the folder of DAGs: the one next to the settings file, otherwise the examples of
-    Rewindow.
+    """Returns the folder of DAGs.
+
+    It is next to the settings file. If there is none, the examples of Rewindow are used.
 
     Raises:
         InputError: neither exists.
@@ -161,7 +162,7 @@ def _tuning() -> dict[str, str]:
 
 
 def address(port: int) -> str:
-    """Returns Airflow's address for a port on this machine."""
+    """Returns the address of Airflow for a port on this machine."""
     return f"http://{HOST}:{port}"
 
 
@@ -184,7 +185,7 @@ def _passwords(config: Config, users: str) -> Path:
 
 
 def _kept(path: Path, fresh: dict[str, str]) -> dict[str, str]:
-    """Returns the values in a file with mode 0600, after adding new values for missing names."""
+    """Returns the values in a file with mode 0600. New values are added for missing names."""
     kept: dict[str, str] = {}
     if path.is_file():
         with reading_json(

@@ -16,10 +16,10 @@ _LIBC = ctypes.CDLL(None, use_errno=True) if _LINUX else None
 
 
 def started_at(pid: int) -> int | None:
-    """Returns a process's start time in clock ticks since boot; None if it has ended, including as
+    """Returns a process's start time in clock ticks since boot; None if the process has ended or is
     a zombie.
 
-    A pid alone may have been reused; pid and start time together identify a process.
+    The pid alone may have been reused. The pid and the start time together identify a process.
     """
     fields = _stat(pid)
     return None if fields is None or fields[0] in "ZX" else int(fields[19])
@@ -84,7 +84,7 @@ def wait_until(
     seconds_max: float,
     every_seconds: float = 0.1,
 ) -> bool:
-    """Returns whether a condition became true before the deadline, by polling."""
+    """Polls a condition and returns whether it became true before the deadline."""
     deadline = time.monotonic() + seconds_max
     while not condition():
         if time.monotonic() >= deadline:
@@ -94,16 +94,17 @@ def wait_until(
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of every descendant whose parent dies, so that it can end these
-    processes.
+    """Makes this process the parent of every descendant whose parent dies.
+
+    It can then end these processes.
     """
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Returns the fields of /proc/PID/stat from the state on: [state, parent, group, session,
-    ...].
+    """Returns the fields of /proc/PID/stat, starting with the state: [state, parent, group,
+    session, ...].
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()

@@ -23,7 +23,9 @@ def make_ready(
     stopping: threading.Event,
 ) -> bool:
     """Waits until components are healthy, the API is warmed up, the pool exists and the DAGs are
-    parsed; False after a request to stop.
+    parsed.
+
+    Returns False after a request to stop.
     """
 
     def until(condition: Callable[[], bool], seconds_max: float = 1e9) -> bool:
@@ -63,8 +65,8 @@ def make_ready(
 
 
 def _dags_known(config: Config, address: str, token: str) -> bool:
-    """Returns whether every file in the dags folder has become the DAG with its name, or an import
-    error exists.
+    """Returns whether every file in the DAGs folder is either parsed as the DAG with its name or
+    has an import error.
     """
     wanted = {path.stem for path in dags_folder(config).glob("*.py")}
     known, errors = (

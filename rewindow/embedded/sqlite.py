@@ -1,4 +1,5 @@
-"""Airflow's SQLite database with several processes: writers wait for each other instead of failing.
+"""Configures Airflow's SQLite database for several processes, so that writers wait for each other
+instead of failing.
 
 Airflow opens a savepoint, reads, then writes. In SQLite the read fixes the snapshot of the
 transaction. If another process commits before the write, the write fails immediately with "database
@@ -30,8 +31,8 @@ __all__ = ["create_metadata_engine"]
 
 
 def write_local_settings(home: Path) -> None:
-    """Makes Airflow create its database engine with this module, through its hook
-    `config/airflow_local_settings.py`.
+    """Writes `config/airflow_local_settings.py`, a hook with which Airflow creates its database
+    engine with this module.
     """
     folder = home / "config"
     folder.mkdir(exist_ok=True, mode=0o700)
@@ -44,7 +45,7 @@ def create_metadata_engine(
     engine_args: dict[str, Any],
     connect_args: dict[str, Any],
 ) -> Any:
-    """Returns Airflow's SQLAlchemy engine. Airflow prescribes the signature."""
+    """Returns Airflow's SQLAlchemy engine. Airflow defines the signature of this function."""
     from sqlalchemy import create_engine, event
     from sqlalchemy.orm import Session
 

@@ -17,8 +17,9 @@ FAILED = "failed"
 
 @dataclass(frozen=True)
 class SupervisorStatus:
-    """The last status of the supervisor. Pid and start time identify a process even after its pid
-    is reused.
+    """The last status of the supervisor.
+
+    The pid and the start time identify a process even after its pid is reused.
     """
 
     pid: int
@@ -30,18 +31,19 @@ class SupervisorStatus:
 
     @property
     def alive(self) -> bool:
-        """Whether the supervisor that wrote this is still running."""
+        """Whether the supervisor that wrote this status is still running."""
         return is_alive(self.pid, self.started)
 
     def write(self, home: Path) -> None:
-        """Replaces the file atomically."""
+        """Replaces the status file atomically."""
         draft = home / "supervisor.json.new"
         draft.write_text(json.dumps(asdict(self), indent=2))
         draft.replace(home / "supervisor.json")
 
 
 def read_status(home: Path) -> SupervisorStatus | None:
-    """Returns the status that the last supervisor of this home wrote; None if there was none.
+    """Returns the status that the last supervisor of this home wrote; None if there was no
+    supervisor.
 
     Raises:
         RewindowError: the file is damaged.

@@ -1,5 +1,6 @@
-"""The detached process that keeps Airflow's components running; `python -m rewindow.embedded`
-starts it.
+"""The detached process that keeps Airflow's components running.
+
+`python -m rewindow.embedded` starts it.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ class Supervisor:
         self._prepared = threading.Event()
 
     def run(self) -> int:
-        """Returns the process's exit code, after SIGTERM or SIGINT or a failed start."""
+        """Runs until SIGTERM, SIGINT or a failed start, and returns the exit code of the
+        process.
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.stopping.set())
         adopt_orphans()
@@ -78,8 +81,9 @@ class Supervisor:
         return 0
 
     def _migrate(self) -> bool:
-        """Returns whether the database has the tables of this Airflow version. Runs the migration
-        only after an installation.
+        """Ensures that the database has the tables of this Airflow version. Returns whether it has.
+
+        Runs the migration only after an installation.
         """
         marker = self.home / "migrated"
         wanted = f"{airflow_version()} {sys.prefix}"
@@ -108,7 +112,7 @@ class Supervisor:
         return False
 
     def _prepare(self) -> None:
-        """Starts to prepare Airflow, and cancels an earlier preparation."""
+        """Starts preparing Airflow, and cancels an earlier preparation."""
         self._cancelled.set()
         self._cancelled = threading.Event()
         self._prepared = threading.Event()
@@ -155,8 +159,9 @@ class Supervisor:
         _reap_adopted({component.process.pid for component in self.components if component.process})
 
     def _stop(self) -> None:
-        """Ends everything, the tasks first. They report to the API server that they resume later,
-        in the same try.
+        """Ends everything, starting with the tasks.
+
+        The tasks report to the API server that they resume later, in the same try.
         """
         logger.info("stopping")
         self._cancelled.set()

@@ -1,4 +1,6 @@
-"""Latency of a run that has ended: all operators are evaluated for the same window.
+"""The latency of a run that has ended.
+
+All operators are evaluated for the same window.
 
 Rules: L13 to L18, L24, L33
 """
@@ -26,7 +28,7 @@ PATHS_MAX = 50
 
 @dataclass(frozen=True)
 class Ends:
-    """End times, with a row for each operator and a column for each window.
+    """End times, with one row for each operator and one column for each window.
 
     Attributes:
         windows: window ids, ascending.
@@ -48,7 +50,8 @@ class Ends:
 
 @dataclass(frozen=True)
 class EndedLatency:
-    """Latencies of the windows of a run, with a row for each operator and a column for each window.
+    """The latencies of the windows of a run, with one row for each operator and one column for each
+    window.
 
     Attributes:
         latency: latencies of operators in ms, UNKNOWN where not known.
@@ -94,7 +97,7 @@ class EndedLatency:
         return found
 
     def summary(self) -> dict[str, Any]:
-        """Returns the report as plain values, see docs/json.md; times are milliseconds.
+        """Returns the report as plain values, see docs/json.md. Times are in milliseconds.
 
         The top level describes the newest window that every operator has ended. If there is none,
         it describes the newest window.
@@ -162,7 +165,7 @@ def ended(
 ) -> EndedLatency:
     """Returns the latencies of a run that has ended, from the end times of all windows.
 
-    If there are several rows for a window of an operator, the one received last counts.
+    If there are several rows for a window of an operator, the row that was received last counts.
 
     Args:
         rows: `operator, partition, window_id, ended_at_ms, container, sent_at_ms, received_at_ms`;

@@ -1,5 +1,7 @@
-"""The effect of a faster operator: divides the time that it needs in each window whose critical
-path includes it, and evaluates the windows again.
+"""Computes the effect of a faster operator.
+
+The time that the operator needs is divided in each window whose critical path includes it, and
+these windows are evaluated again.
 
 Rules: L44, L45
 """
@@ -91,7 +93,7 @@ def what_if(found: EndedLatency, faster: Mapping[str, Fraction | int]) -> EndedL
 
 
 def _latest(end_ms: Ints, is_known: Bools, upstream: Sequence[int]) -> Ints:
-    """Returns the latest known end time of some operators, _NEVER where none is known."""
+    """Returns the latest known end time of the given operators; _NEVER where none is known."""
     known = np.where(
         is_known[upstream],
         end_ms[upstream],
@@ -102,7 +104,9 @@ def _latest(end_ms: Ints, is_known: Bools, upstream: Sequence[int]) -> Ints:
 
 
 def _chosen(layout: Layout, name: str) -> list[int]:
-    """Returns the physical operators with a name: one partition, or all of an operator."""
+    """Returns the physical operators for a name, which are one partition or all partitions of an
+    operator.
+    """
     found = []
     for n, own in enumerate(layout.names):
         if name in (own, layout.keys[n][0], layout.logical[n]):

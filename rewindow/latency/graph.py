@@ -87,7 +87,9 @@ class Layout:
         return [self.names[n] for n in self.order if marks[n]]
 
     def unified(self, n: int) -> list[int]:
-        """Returns the operators that a unifier reads: those of the same logical operator.
+        """Returns the operators from which a unifier reads.
+
+        They belong to the same logical operator.
 
         Rules: L27
         """
@@ -95,7 +97,7 @@ class Layout:
 
 
 def parse_graph(content: str | Mapping[str, Any]) -> LatencyGraph:
-    """Returns a graph from the content of its JSON file, as text or as values.
+    """Returns a graph from the content of its JSON file, given as text or as values.
 
     Raises:
         InputError: the graph is malformed, names an operator twice, names an upstream operator that

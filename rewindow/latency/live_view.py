@@ -1,5 +1,5 @@
-"""Latency at one moment of a live run, from the heartbeats received until then, in the order of
-receipt.
+"""The latency at one moment of a live run, computed from the heartbeats received until then, in the
+order of receipt.
 
 An operator's value for a window is computed when its row arrives, and again when a row of that
 window arrives later from an upstream operator. The view has the newest value of each operator.
@@ -132,9 +132,9 @@ def live(
     at_ms: int,
     settings: LatencyConfig | None = None,
 ) -> dict[str, Any]:
-    """Returns the latencies that were known at a moment, as plain values, see docs/json.md.
+    """Returns the latencies that were known at a moment as plain values, see docs/json.md.
 
-    The paths are computed from moving averages. Each operator has its newest value, None if it is
+    The paths are computed from moving averages. Each operator has its newest value; None if it is
     unknown.
 
     Args:

@@ -1,6 +1,6 @@
-"""Paths through a graph: the critical path, along the slowest upstream operators, and the longest
-path. All windows are evaluated at once: arrays have a row for each operator and a column for each
-window.
+"""Finds paths through a graph: the critical path along the slowest upstream operators, and the
+longest path. All windows are evaluated at once: arrays have a row for each operator and a column
+for each window.
 
 Rules: L29 to L39, L42
 """
@@ -121,7 +121,7 @@ def _find(layout: Layout, latency: Ints, slowest: Indices) -> Paths:
 
 
 def _largest(values: Ints, candidates: Sequence[int]) -> tuple[Ints, Ints]:
-    """Returns the largest value of some operators, and the first operator that has it."""
+    """Returns the largest value of the given operators, and the first operator that has it."""
     which = np.array(candidates)[values[candidates].argmax(axis=0)]
     return values[which, np.arange(len(which))], which
 
@@ -141,7 +141,8 @@ def _walk(leaf: Ints, before: Indices) -> Bools:
 
 
 def count_paths(layout: Layout, on_path: Bools) -> list[tuple[list[str], int]]:
-    """Returns each path with the number of its windows, the most frequent first.
+    """Returns each path with the number of windows in which it occurs, the most frequent path
+    first.
 
     Rules: L42
     """

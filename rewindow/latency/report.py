@@ -34,7 +34,7 @@ ORIGINS = tuple(origin.name.lower() for origin in Origin)
 
 
 def figures(latency: Ints, samples: int) -> dict[str, float | int | None]:
-    """Returns the figures of the known values: moving average of the latest, mean, median, 95th
+    """Returns figures of the known values: moving average of the latest, mean, median, 95th
     percentile (nearest rank) and maximum.
 
     >>> figures(np.array([-1, 4, 1, 3]), samples=2)

@@ -1,4 +1,6 @@
-"""Rows of recorded statistics, with end times corrected by the skew of clocks.
+"""The rows of recorded statistics.
+
+Their end times are corrected by the skew of clocks.
 
 Rules: L3 to L12
 """
@@ -40,7 +42,7 @@ SCHEMA = pa.schema(
 
 
 class Statistics(NamedTuple):
-    """Statistics as numbers.
+    """Recorded statistics as numbers.
 
     Attributes:
         rows: columns `node` (the index in the layout), `window`, `end_ms` (by the planner's clock),
@@ -113,7 +115,7 @@ def read_statistics(
 
 
 def _checked(rows: pa.Table) -> dict[str, Any]:
-    """Returns the columns cast to the types of SCHEMA; names are arrays in one chunk."""
+    """Casts the columns to the types of SCHEMA and returns them. Names are arrays in one chunk."""
     columns = {}
     for field in SCHEMA:
         name = field.name
@@ -178,11 +180,12 @@ def _skews(
     settings: LatencyConfig,
     at_ms: int | None,
 ) -> tuple[Ints, Ints]:
-    """Returns the correction of each row of a container, and the correction of each heartbeat
+    """Returns the correction for each row of a container, and the correction for each heartbeat
     received until `at_ms`.
 
     Each heartbeat is one sample, independent of its number of rows. The correction is the average
-    of the newest samples up to a row's own heartbeat, in order of receipt, then of sending.
+    of the newest samples up to the heartbeat of the row. Heartbeats are in the order of receipt,
+    then of sending.
 
     Rules: L6, L7
     """

@@ -1,1 +1,1 @@
-"""Which publications read which windows."""
+"""Finds out which publications have read which windows."""

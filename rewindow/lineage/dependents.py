@@ -1,5 +1,5 @@
-"""Dependents of a stream: open replays, publications computed from it, and publications that could
-be undone.
+"""Finds the dependents of a stream: open replays, publications computed from it, and publications
+that could be undone.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ def readers(
     stream: str,
     windows: Sequence[WindowRange] | None = None,
 ) -> list[Dependent]:
-    """Returns the open replays and publications that have read windows of a stream, newest first;
-    all windows unless some are given.
+    """Returns the open replays and publications that have read windows of a stream, newest first.
+
+    By default, all windows of the stream count.
     """
     publications = effective_by_replay(ledger)
     found = []
@@ -96,9 +97,9 @@ def mark_stale(ledger: Ledger, stream: str, windows: Sequence[WindowRange]) -> l
     """Marks outputs that were published from windows of a stream as stale, and returns texts about
     their readers.
 
-    An output without state becomes stale in these windows, an output with state from the first of
-    them on. Open replays keep the version that they pinned; they are listed, but their outputs are
-    not marked before they are published.
+    An output without state becomes stale in these windows. An output with state becomes stale from
+    the first of these windows on. Open replays keep the version that they pinned. They are listed,
+    but their outputs are not marked before they are published.
     """
     found = readers(ledger, stream, windows)
     for reader in found:
@@ -138,8 +139,8 @@ def readers_of_end(
 
 
 def _shown(ledger: Ledger, stream: str) -> Iterator[Dependent]:
-    """Yields the readers of a stream: open replays, and each part of a publication that no newer
-    one covers.
+    """Yields the readers of a stream: open replays, and each part of a publication that is not
+    covered by a newer one.
     """
     every = readers(ledger, stream)
     by_act = {}
@@ -194,8 +195,8 @@ def _mark_behind(
     first: int,
     opened: Sequence[WindowRange],
 ) -> None:
-    """Marks an output with state as stale from a window on, divided at windows that were reopened,
-    now or before.
+    """Marks an output with state as stale from a window on. The range is divided at windows that
+    were reopened.
 
     When one part is repaired, the next one is still stale.
     """
@@ -216,7 +217,7 @@ def _last_published(ledger: Ledger, table_name: str, at_least: int) -> int:
 
 
 def inputs_of(row: Replay) -> list[str]:
-    """Returns the streams that a replay reads; none if its plan was purged."""
+    """Returns the streams that a replay reads. If its plan was purged, there are none."""
     return [str(entry["stream"]) for entry in row.plan.get("inputs", [])]
 
 
@@ -224,8 +225,9 @@ def effective_by_replay(
     ledger: Ledger,
     table_name: str | None = None,
 ) -> dict[str, list[Publication]]:
-    """Returns, by replay, the publications that are neither withdrawn nor undone; only those of one
-    table if it is given.
+    """Returns the publications of each replay that are neither withdrawn nor undone.
+
+    If a table is given, only its publications count.
     """
     # Newest first, so an undo comes before the publication that it undoes.
     undone: set[int | None] = set()

@@ -1,4 +1,7 @@
-"""Detects the types of the columns of a sample, columns that are times, and the reasons."""
+"""Detects the types of the columns in a sample, and columns that contain times.
+
+The reasons are returned too.
+"""
 
 from __future__ import annotations
 
@@ -74,12 +77,12 @@ class Column:
 
     @property
     def sql(self) -> str:
-        """Its name in an expression or in DDL."""
+        """The name of the column in an expression or in DDL."""
         return _sql(self.path or (self.name,))
 
     @property
     def missing(self) -> int:
-        """Number of rows of the sample in which it is null."""
+        """The number of rows in the sample in which the column is null."""
         return sum(
             value is None or value in self.nulls
             for value in self.values
@@ -88,7 +91,7 @@ class Column:
 
     @property
     def distinct(self) -> int:
-        """Number of different values in the sample."""
+        """The number of different values in the sample."""
         return len(set(map(str, present(self.values))))
 
     @property
@@ -98,7 +101,7 @@ class Column:
 
 
 def describe_columns(sample: SourceSample) -> list[Column]:
-    """Returns the columns of a sample, in its order; the fields of a nested one follow it."""
+    """Returns the columns of a sample in their order. The fields of a nested column follow it."""
     taken: set[str] = set()
     found = []
     waiting: list[_Field] = [((name,), values) for name, values in sample.values.items()]
@@ -118,8 +121,9 @@ def describe_columns(sample: SourceSample) -> list[Column]:
 
 
 def _with_nulls(column: Column, nulls: frozenset[str]) -> Column:
-    """Returns a column for which the given texts also mean null, because texts that mean null are a
-    setting of the whole source.
+    """Returns a column in which the given texts also mean null.
+
+    Texts that mean null are a setting of the whole source.
     """
     shared = nulls.intersection(column.values) - column.nulls
     if not shared:
@@ -255,14 +259,16 @@ def _of_texts(name: str, event: str, values: Sequence[str | None]) -> Column:
 
 
 def read_as_epoch(column: Column, why: str) -> Column | None:
-    """Returns a column of numbers as times; None if they are too small or too large for that."""
+    """Converts a column of numbers to times; returns None if the numbers are too small or too large
+    for that.
+    """
     numbers = [_as_number(value, column.nulls) for value in column.values]
     time = epoch_times(column.sql, column.kind, numbers)
     return None if time is None else _as_time(column, time, f", {why}")
 
 
 def _as_number(value: Any, nulls: frozenset[str]) -> float | None:
-    """Returns a value as a number: None for a null, NaN for a value that is not a number."""
+    """Converts a value to a number: None for a null, NaN for a value that is not a number."""
     try:
         if value is None or value in nulls:
             return None
@@ -285,7 +291,7 @@ def _as_time(column: Column, time: Times, also: str) -> Column:
 
 
 def combined_times(columns: Sequence[Column]) -> list[Column]:
-    """Returns times that are composed of two columns: one with days, and one with times of day."""
+    """Returns times that are composed of a column with days and a column with times of day."""
     found = []
     for day in columns:
         if not day.instant or day.has_clock:
@@ -414,7 +420,7 @@ def _quoted(name: str) -> str:
 
 
 def _are(values: Sequence[Any], types: type | UnionType) -> bool:
-    """Returns whether values exist and all have one of these types."""
+    """Returns whether there are values and all of them have one of the given types."""
     return bool(values) and all(isinstance(value, types) for value in values)
 
 
@@ -433,7 +439,7 @@ def _json_words(kind: str) -> str:
 
 
 def json_type(values: Sequence[Any]) -> str:
-    """Returns the DDL of the common type of JSON values; text if they have none.
+    """Returns the DDL of the common type of JSON values. If they have none, returns text.
 
     >>> json_type([{"a": 1, "b": [1.5]}, {"a": None}])
     'STRUCT<`a`: BIGINT, `b`: ARRAY<DOUBLE>>'

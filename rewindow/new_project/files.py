@@ -37,7 +37,9 @@ def new_files(stream: NewStream, folder: Path, jars: Path | None = None) -> dict
 
 
 def write_files(files: Mapping[Path, str]) -> None:
-    """Writes the files of a project, all or none.
+    """Writes the files of a project.
+
+    Either all of them are written or none.
 
     Raises:
         InputError: one of them already exists.
@@ -120,8 +122,9 @@ def _source_columns(stream: NewStream) -> list[Column]:
 
 
 def _columns(stream: NewStream) -> list[str]:
-    """Returns the setting `columns`; empty for Parquet files and Delta tables, whose columns are
-    typed.
+    """Returns the setting `columns`.
+
+    It is empty for Parquet files and Delta tables, whose columns have types.
     """
     if stream.sample.kind in ("parquet", "delta") and not stream.sample.left_out:
         return []

@@ -59,7 +59,7 @@ GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 
 @dataclass(frozen=True)
 class SourceSample:
-    """A sample of a source's rows, in their order.
+    """A sample of a source's rows in their original order.
 
     Attributes:
         path: the file, folder or pattern, absolute.
@@ -104,7 +104,7 @@ class SourceSample:
 
     @property
     def words(self) -> str:
-        """Number of rows that were read, as text."""
+        """The number of rows that were read, as text."""
         rows = self.rows + self.misshapen
         return f"all {rows:,} rows" if self.whole else f"{rows:,} of {self.total:,} rows"
 
@@ -349,7 +349,7 @@ def _has_decimal_commas(values: Mapping[str, Sequence[str | None]], delimiter: s
 
 
 def _with_points(column: Sequence[str | None]) -> list[str | None]:
-    """Returns a column with its numbers in the format with a decimal point."""
+    """Replaces decimal commas in the numbers of a column by decimal points."""
     written: list[str | None] = []
     for value in column:
         if value and _COMMA.fullmatch(value.strip()):
@@ -440,7 +440,7 @@ def _json_lines(
     encoding: str,
     starts: list[tuple[int, str]],
 ) -> Iterator[str]:
-    """Yields the lines of files without empty ones; `starts` as in `_csv_rows`."""
+    """Yields the lines of files without empty ones. `starts` is as in `_csv_rows`."""
     index = 0
     for file in counted("reading", files, len(files), "files"):
         starts.append((index, file.name))
@@ -482,9 +482,9 @@ def _delta(place: str) -> SourceSample:
 
 
 def _row_groups(source: ds.Dataset) -> tuple[pa.Table, int, int]:
-    """Returns rows of some row groups of a dataset, how many of them are its first rows, and the
-    number of all its rows.
+    """Returns rows of several row groups of a dataset.
 
+    Also returns how many of them are the first rows of the dataset, and the number of all its rows.
     The first and the last row group are included, with their first and last rows.
     """
     groups = []
@@ -538,8 +538,9 @@ def _of_rows(
 
 
 def _microseconds(kind: pa.DataType) -> pa.DataType:
-    """Returns a type with instants in microseconds, as they are recorded, because Python has no
-    nanoseconds.
+    """Converts instants in a type to microseconds, as they are recorded.
+
+    Python has no nanoseconds.
     """
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)

@@ -107,7 +107,7 @@ class NewStream:
 
     @property
     def patterns(self) -> list[str]:
-        """The possible formats of the texts of the arrival; empty if there is only one."""
+        """The possible formats of the arrival's texts; empty if there is only one format."""
         return (
             [self.arrival.pattern, self.arrival.other.pattern]
             if self.arrival.other is not None
@@ -116,7 +116,7 @@ class NewStream:
 
     @property
     def zones(self) -> list[str]:
-        """Examples of zones that the arrival may be in; empty if its values have a zone."""
+        """Examples of time zones that the arrival can be in; empty if its values have a zone."""
         return (
             ["UTC", "Europe/Berlin", "America/New_York", "..."]
             if ZONELESS in self.arrival.why
@@ -130,14 +130,14 @@ class NewStream:
 
     @property
     def times(self) -> list[Column]:
-        """The columns that are times, and those composed of a day and a time of day."""
+        """The columns that contain times, and times composed of a day and a time of day."""
         return [
             column for column in [*self.columns, *combined_times(self.columns)] if column.instant
         ]
 
     @property
     def keys(self) -> list[Column]:
-        """The columns that may be the key."""
+        """The columns that can be the key."""
         return [column for column in self.columns if not no_key(column)]
 
 
@@ -210,7 +210,9 @@ def changed(  # noqa: PLR0913 - each is an answer
     zone: str | None = None,
     interval: str | None = None,
 ) -> NewStream:
-    """Returns a stream with the user's choices; an empty key means none.
+    """Returns a stream with the user's choices.
+
+    An empty key means that there is no key.
 
     Raises:
         InputError: a column does not exist or cannot be used for its purpose, or the width is not a
@@ -268,7 +270,7 @@ def _read_as(stream: NewStream, pattern: str) -> NewStream:
 
 
 def _known_zone(name: str) -> str:
-    """Returns the name of a time zone after checking it.
+    """Checks the name of a time zone and returns it.
 
     Raises:
         InputError: the zone is unknown.
@@ -283,7 +285,7 @@ def _known_zone(name: str) -> str:
 
 
 def _time(stream: NewStream, name: str) -> Column:
-    """Returns a column that is a time.
+    """Returns the column with a given name, which contains times.
 
     Raises:
         InputError: the column does not exist, or is not a time.
@@ -301,7 +303,7 @@ def _time(stream: NewStream, name: str) -> Column:
 
 
 def _key_of(stream: NewStream, name: str) -> Column:
-    """Returns a column that may be the key.
+    """Returns the column with a given name, which can be the key.
 
     Raises:
         InputError: the column does not exist, or cannot be the key.
@@ -320,7 +322,7 @@ def _key_of(stream: NewStream, name: str) -> Column:
 
 
 def no_key(column: Column) -> str:
-    """Returns why a column cannot be the key; empty if it can."""
+    """Returns the reason why a column cannot be the key; empty if it can."""
     if column.instant:
         return "it is a time"
     if column.kind not in ("STRING", "BIGINT", "INT"):
@@ -516,8 +518,9 @@ def _present_share(column: Column, arrival: Column) -> float:
 
 
 def _measures(columns: Sequence[Column], key: Column | None) -> list[Column]:
-    """Returns numbers that can be added up, except ids and numbers that are the same for all tuples
-    of a key.
+    """Returns the columns with numbers that can be added up.
+
+    Ids and numbers that are the same for all tuples of a key are left out.
     """
     fitting = []
     for column in columns:
@@ -536,8 +539,9 @@ def _measures(columns: Sequence[Column], key: Column | None) -> list[Column]:
 
 
 def _follows(column: Column, key: Column | None) -> bool:
-    """Returns whether a column has one value per key, so that it describes the sender, not the
-    event.
+    """Returns whether a column has one value per key.
+
+    Then it describes the sender, not the event.
     """
     if key is None or column.distinct < 2:
         return False
@@ -614,5 +618,8 @@ def _silences(distances: Sequence[int], interval: str) -> int:
 
 
 def _rung(least: float, widest: str) -> str:
-    """Returns the shortest proposed duration that is long enough, or the widest one allowed."""
+    """Returns the shortest proposed duration that is long enough.
+
+    If there is none, returns the longest one allowed.
+    """
     return next(rung for rung in LADDER if parse_duration(rung) >= least or rung == widest)

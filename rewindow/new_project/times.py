@@ -95,7 +95,7 @@ TIME_WORDS = frozenset(
 
 @dataclass(frozen=True)
 class Times:
-    """A column read as times.
+    """A column that is interpreted as times.
 
     Attributes:
         kind: type under which it is read, as DDL.
@@ -187,7 +187,10 @@ def _by_form(quoted: str, values: Sequence[str | None], meant: Sequence[str]) ->
 
 
 def forms_of(text: str) -> list[Callable[[str], bool]]:
-    """Returns a test for each format of a time that a text has; it accepts texts in that format."""
+    """Returns a test for each time format that a text matches.
+
+    The test accepts texts in that format.
+    """
     forms = [""]
     for day, clock in product(_DAYS, _CLOCKS):
         forms.append(day + clock)
@@ -208,8 +211,8 @@ def _by_pattern(quoted: str, pattern: str, micros: Sequence[int | None]) -> Time
 
 
 def clock_micros(values: Sequence[str | None]) -> list[int | None] | None:
-    """Returns texts such as 14:05:07 as microseconds since midnight; None if one of them is not a
-    time of day.
+    """Converts texts such as 14:05:07 to microseconds since midnight; returns None if one of them
+    is not a time of day.
     """
     found: list[int | None] = []
     for value in values:
@@ -225,8 +228,8 @@ def clock_micros(values: Sequence[str | None]) -> list[int | None] | None:
 
 
 def epoch_times(quoted: str, kind: str, numbers: Sequence[float | None]) -> Times | None:
-    """Returns numbers that count time since 1970 as times; None if more than a few of them are not
-    from 2000 to 2100.
+    """Converts numbers that count time since 1970 to times; returns None if more than a few of them
+    are not from 2000 to 2100.
     """
     there = present(numbers)
     for function, units in _EPOCHS.items():
@@ -252,7 +255,7 @@ def epoch_times(quoted: str, kind: str, numbers: Sequence[float | None]) -> Time
 
 
 def micros_of(moment: datetime | date) -> int:
-    """Returns a time as microseconds since the epoch; without a zone it is in UTC."""
+    """Converts a time to microseconds since the epoch. A time without a zone is in UTC."""
     if not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(
@@ -264,7 +267,9 @@ def _read(
     values: Sequence[str | None],
     parse: Callable[[str], datetime],
 ) -> list[int | None] | None:
-    """Returns texts as microseconds since the epoch; None if one of them is not such a time."""
+    """Converts texts to microseconds since the epoch; returns None if one of them is not such a
+    time.
+    """
     found: list[int | None] = []
     for value in values:
         if value is None or value in NULLS:

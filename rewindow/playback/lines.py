@@ -1,5 +1,6 @@
-"""Formats tuples as JSON lines: one object each, with window id, offset, arrival and the event
-columns.
+"""Formats tuples as JSON lines.
+
+Each line is an object with window id, offset, arrival and the event columns.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from rewindow.storage.python_rows import python_rows
 
 
 def json_lines(rows: pa.Table) -> list[bytes]:
-    r"""Returns a line for each row, with its line end.
+    r"""Returns a line for each row, including its line end.
 
     Times are text in ISO 8601, always with microseconds, so that they sort correctly as text.
     Decimals are text with all their digits, and bytes are text in base 64. NaN and infinity, which

@@ -57,7 +57,7 @@ _Between = tuple[int | None, int | None]
 
 
 class PlaybackStopped(Interrupted):
-    """The reader has disconnected, or the user has stopped the playback.
+    """Raised if the reader has disconnected or the user has stopped the playback.
 
     Attributes:
         report: report of the tuples sent until then.
@@ -82,7 +82,7 @@ class Clock(Protocol):
     """The clock of a playback."""
 
     def now(self) -> float:
-        """Returns seconds since an arbitrary time."""
+        """Returns the number of seconds since an arbitrary time."""
 
     def wait_until(self, moment: float) -> None:
         """Returns at a given time, or immediately if it has passed."""
@@ -235,7 +235,7 @@ def _parts(data: Table, seals: pa.Table, between: _Between) -> Iterator[_Part]:
 
 
 def _cut(seals: pa.Table) -> Iterator[pa.Table]:
-    """Yields seals in runs of windows with about PART_TUPLES tuples."""
+    """Yields seals in runs of consecutive windows with about PART_TUPLES tuples."""
     number = np.cumsum(seals["tuples"].to_numpy()) // PART_TUPLES
     begins = np.concatenate(([0], np.flatnonzero(np.diff(number)) + 1, [len(number)]))
     for begin, end in zip(begins[:-1].tolist(), begins[1:].tolist(), strict=True):
@@ -297,7 +297,7 @@ class _Player:
         self._sent_us = -(2**63)
 
     def play(self, parts: Iterator[_Part]) -> PlaybackReport:
-        """Sends everything and returns the report."""
+        """Sends all parts and returns the report."""
         try:
             for part in parts:
                 self._play(part)
@@ -349,8 +349,10 @@ class _Player:
         return sent
 
     def _due(self, arrived_us: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Returns the times when tuples are due. A tuple that arrived before an earlier one is due
-        at the same time, because time does not go back.
+        """Returns the times at which tuples are due.
+
+        A tuple that arrived before an earlier one is due at the same time, because time does not go
+        back.
         """
         if self._first_us is None:
             self._first_us = int(arrived_us[0])

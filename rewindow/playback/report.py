@@ -1,4 +1,4 @@
-"""Report of a playback, with the delays of its tuples (the jitter)."""
+"""The report of a playback, with the delays of its tuples (the jitter)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _EDGES = np.geomspace(1e-6, 1e5, 1101)
 
 
 class Delays:
-    """Histogram of delays, with constant memory."""
+    """A histogram of delays that needs constant memory."""
 
     def __init__(self) -> None:
         self._bins = np.zeros(len(_EDGES) + 1, dtype=np.int64)
         self.largest = 0.0
 
     def add(self, seconds: npt.NDArray[np.float64]) -> None:
-        """Adds the delays of some tuples."""
+        """Adds the delays of the given tuples."""
         self._bins += np.bincount(
             np.searchsorted(_EDGES, seconds, "right"),
             minlength=len(self._bins),
@@ -32,7 +32,7 @@ class Delays:
         self.largest = max(self.largest, float(seconds.max()))
 
     def quantile(self, share: float) -> float:
-        """Returns the delay in seconds that this share of the tuples did not exceed; 0 without
+        """Returns the delay in seconds that the given share of the tuples did not exceed; 0 without
         tuples.
         """
         counted = np.cumsum(self._bins)
@@ -42,7 +42,7 @@ class Delays:
 
 @dataclass(frozen=True)
 class PlaybackReport:
-    """Report of a playback that has ended.
+    """The report of a playback that has ended.
 
     Attributes:
         stream: its name.

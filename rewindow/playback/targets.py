@@ -19,7 +19,7 @@ PORT_MAX = 65_535
 
 
 class ReaderGone(ConnectionError):
-    """The reader has disconnected after receiving `taken` bytes of the current data."""
+    """Raised if the reader has disconnected after it received `taken` bytes of the current data."""
 
     def __init__(self, taken: int) -> None:
         super().__init__("the reader closed the connection")
@@ -27,7 +27,9 @@ class ReaderGone(ConnectionError):
 
 
 class Receiver(Protocol):
-    """Receives bytes; it may block while its reader is busy.
+    """Receives bytes.
+
+    It may block while its reader is busy.
 
     Raises:
         ConnectionError: the reader has disconnected; `ReaderGone` has the number of bytes received.
@@ -39,8 +41,9 @@ class Receiver(Protocol):
 
 @contextmanager
 def to_stdout() -> Iterator[Receiver]:
-    """Yields a target that writes to standard output without Python's buffer, so that a tuple is
-    visible when it is due.
+    """Yields a target that writes to standard output without Python's buffer.
+
+    A tuple is then visible when it is due.
     """
     sys.stdout.flush()
     number = sys.stdout.fileno()
@@ -60,7 +63,7 @@ def _send(write: Callable[[memoryview], int], data: bytes) -> None:
 @contextmanager
 def on_port(port: int) -> Iterator[Receiver]:
     """Listens on a port of this machine only, waits for one reader, and yields the target that
-    sends to it.
+    sends to this reader.
 
     Args:
         port: port number; 0 selects a free one.

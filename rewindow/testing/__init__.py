@@ -1,5 +1,6 @@
-"""Runs a tuple operator or a whole application in a test: in this process, without a replay, in
-milliseconds.
+"""Runs a tuple operator or a whole application in a test.
+
+The run takes milliseconds, in this process and without a replay.
 
 Example:
     from rewindow.testing import CRASH, run_operator

@@ -1,5 +1,5 @@
-"""Runs a whole application in a test: operator after operator over all windows, and collects the
-tuples of each port.
+"""Runs a whole application in a test. Runs one operator after the other over all windows, and
+collects the tuples of each port.
 
 Tuple operators run as in `run_operator`, frame operators on a local session of Spark, in the same
 groups.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class ApplicationRun:
-    """The result of a run of an application.
+    """The result of running an application.
 
     Attributes:
         outputs: by output, and by `operator.port` of each error port, the tuples as (window, value
@@ -144,8 +144,8 @@ def check_application(
     any_port_order: bool = False,
     **how: Any,
 ) -> ApplicationRun:
-    """Runs an application with random divisions into groups, key ranges and batches, and checks
-    that all results are equal.
+    """Checks that all results of an application are equal for random divisions into groups, key
+    ranges and batches.
 
     Returns the run in one group.
 
@@ -202,7 +202,9 @@ def _recorded(
 
 
 def _declared_names(app: Application, stream: PortHandle) -> list[str]:
-    """Returns the columns that the first port which reads a stream declares, if one does."""
+    """Returns the columns that the first port that reads a stream declares; None if there are
+    none.
+    """
     for node in app.order():
         for name, port in node.input_ports().items():
             if node.feeds.get(name) == stream and port.schema is not None:

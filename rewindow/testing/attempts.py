@@ -1,5 +1,5 @@
-"""The attempts of a replay, in a test: commit groups, checkpoints, and the windows that each mode
-restores, loses and computes again after a crash.
+"""Runs the attempts of a replay in a test: commit groups, checkpoints, and the windows that each
+mode restores, loses and recomputes after a crash.
 
 The decisions are those of a replay: `recovery.resume` finds the window to continue with, and
 `recovery.next_end` the end of a group. Tables are lists of rows, and a checkpoint is a mapping of
@@ -89,7 +89,7 @@ class ReplayRun:
 
     @property
     def lost(self) -> list[int]:
-        """Windows that at most once has given up in at least one table."""
+        """Windows that the mode at most once has given up in at least one table."""
         return sorted(set().union(*self._lost.values()))
 
     @property
@@ -130,7 +130,9 @@ class ReplayRun:
             raise Died
 
     def _skip(self, found: Resume, skipped: tuple[int, int], states: States) -> States:
-        """Records the windows that at most once gives up, and returns the states without them."""
+        """Records the windows that the mode at most once gives up, and returns the states without
+        them.
+        """
         for table in self.tables.keys() & found.lost:
             self._lost[table].update(self._between(found.lost[table]))
         windows = self._between(skipped)
@@ -198,7 +200,10 @@ class ReplayRun:
         present: Mapping[str, int],
         number: int,
     ) -> int | None:
-        """Stores a group, table after table; returns its last window if a checkpoint was saved."""
+        """Stores a group, one table after the other.
+
+        Returns its last window if a checkpoint was saved.
+        """
         mark = group.last - self._windows.first + 1
         for place, (name, output) in enumerate(self._app.staged().items()):
             if not group.mode.writes_only_missing or present[name] < mark:
@@ -231,8 +236,9 @@ class ReplayRun:
 
 
 def set_partitions(app: Application, partitions: Mapping[str, int]) -> None:
-    """Changes the number of partitions of operators, or the number of instances for those with
-    `spread`.
+    """Changes the number of partitions of operators.
+
+    For operators with `spread`, changes the number of instances.
     """
     for name, count in partitions.items():
         if name not in app.nodes:
@@ -246,5 +252,8 @@ def set_partitions(app: Application, partitions: Mapping[str, int]) -> None:
 
 
 def rows_of(by_window: Rows) -> list[tuple[Any, ...]]:
-    """Returns tuples in the order of windows, and within a window in the order of emission."""
+    """Returns tuples in the order of windows.
+
+    Within a window, they are in the order of emission.
+    """
     return list(chain.from_iterable(map(by_window.__getitem__, sorted(by_window))))

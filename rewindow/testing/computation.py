@@ -1,5 +1,6 @@
-"""Computes the commit groups of a graph in a test: tuple operators as in Spark, frame operators
-on a local session of Spark.
+"""Computes the commit groups of a graph in a test.
+
+Tuple operators run as in Spark, and frame operators run on a local session of Spark.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ States = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class PassOptions:
-    """Options of the calls of each operator, see `run_operator`."""
+    """Options for the calls of each operator, see `run_operator`."""
 
     key_ranges: int = 1
     batch: int = 10_000
@@ -85,8 +86,9 @@ class GraphComputation:
                         self._columns[node.name, port] = columns
 
     def initial_states(self) -> States:
-        """Returns the states before the first window, by operator; those of a cycle are under
-        the name of its first operator.
+        """Returns the states before the first window by operator.
+
+        The states of a cycle have the name of its first operator.
         """
         states: dict[str, Any] = {}
         for unit in self._units:
@@ -98,7 +100,7 @@ class GraphComputation:
         return states
 
     def readable(self, node: Node, states: States) -> Any:
-        """Returns the state of an operator, in the form that the result of a run has."""
+        """Returns the state of an operator in the same form as in the result of a run."""
         run = self._passes.get(node.name)
         if run is None:
             return sorted(states[node.name].to_pylist(), key=repr)
@@ -149,8 +151,7 @@ class GraphComputation:
         windows: WindowRange,
         tables: Mapping[str, Recorded],
     ) -> States:
-        """Returns the states with which an attempt continues after windows that are missing from
-        them.
+        """Returns the states with which an attempt continues after windows that these states lack.
 
         Args:
             states: the states before these windows.
@@ -348,7 +349,7 @@ class GraphComputation:
 
 
 def projected(node: Node, port: str, rows: Sequence[Any]) -> list[Any]:
-    """Returns recorded tuples with the columns that a port declares."""
+    """Returns recorded tuples with only the columns that a port declares."""
     schema = node.input_ports()[port].schema
     names = schema.names if schema is not None else []
     projected: list[Any] = []
@@ -375,8 +376,10 @@ def _names(node: Node, port: str) -> list[str]:
 
 
 def _after(operator: Any, before: DataFrame, after: DataFrame) -> pa.Table:
-    """Returns the state after a group. With `state_increments`, an operator returns only the
-    changed keys, which are merged into the state before.
+    """Returns the state after a group.
+
+    With `state_increments`, an operator returns only the changed keys, which are merged into the
+    previous state.
     """
     from pyspark.sql import functions as F
 
@@ -400,7 +403,7 @@ def _frame(
     rows: Mapping[int, Sequence[Any]],
     windows: WindowRange,
 ) -> DataFrame:
-    """Returns the tuples of a group in the form that an operator receives: `window_id` and the
+    """Returns the tuples of a group in the form that an operator receives, with `window_id` and the
     columns.
     """
     flat = []
@@ -430,8 +433,9 @@ def _frame(
 
 
 def local_spark() -> SparkSession:
-    """Returns the session of this process for frame operators. If none is active, a small local
-    one is started.
+    """Returns the Spark session of this process for frame operators.
+
+    If none is active, a small local session is started.
     """
     import os
 

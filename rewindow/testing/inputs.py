@@ -17,8 +17,9 @@ def run_input(
     width: str = "1 hour",
     origin: str = "1970-01-01",
 ) -> dict[int, list[dict[str, Any]]]:
-    """Returns the tuples that an input operator emits, by window, each as a mapping from column to
-    value.
+    """Returns the tuples that an input operator emits by window.
+
+    Each tuple is a mapping from column to value.
 
     Args:
         operator: an instance, whose `setup` and `teardown` are called.
@@ -43,6 +44,7 @@ def run_generator(
     origin: str = "1970-01-01",
 ) -> dict[int, list[dict[str, Any]]]:
     """Returns the tuples of a generator by window, as `run_application` accepts them for a stream.
+
     Tuples without an arrival are left out, because `record` puts them into the quarantine.
 
     Args:

@@ -1,5 +1,6 @@
-"""Runs a tuple operator in a test: the loop of a replay over Arrow batches, with the state
-passed from group to group.
+"""Runs a tuple operator in a test.
+
+It uses the loop of a replay over Arrow batches, and passes the state from group to group.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ CRASH.
 
 
 class HasStates(Protocol):
-    """The result of a run."""
+    """The result of a run that has states."""
 
     states: Any
 
@@ -153,8 +154,8 @@ def check_grouping(
     any_port_order: bool = False,
     **how: Any,
 ) -> OperatorRun:
-    """Runs an operator with random divisions into groups, key ranges and batches, and checks that
-    all results are equal.
+    """Checks that all results of an operator are equal for random divisions into groups, key ranges
+    and batches.
 
     Returns the run in one group.
 
@@ -193,8 +194,8 @@ def check_cuts(
     ports: Sequence[str],
     seeds: Iterable[int],
 ) -> Run:
-    """Returns a run in one group, after checking that runs with random divisions have the same
-    tuples and states.
+    """Checks that runs with random divisions have the same tuples and states as a run in one group,
+    and returns the latter.
 
     Raises:
         AssertionError: a run differs; the message names its seed.
@@ -219,7 +220,7 @@ def check_cuts(
 
 
 def _first_difference(whole: Sequence[tuple[Any, ...]], cut: Sequence[tuple[Any, ...]]) -> str:
-    """Returns the first window in which two runs differ, with the rows that only one of them
+    """Returns the first window in which two runs differ, with the rows that only one of the runs
     has.
     """
     # Rows are compared as multisets of their texts, because a NaN does not equal itself, but its
@@ -242,7 +243,7 @@ def random_cut(
     windows: int,
     ports: Sequence[str],
 ) -> dict[str, Any]:
-    """Returns group borders, key ranges, size of batches and order of ports, as arguments of
+    """Returns random group borders, key ranges, batch size and order of ports, as arguments of
     run_operator.
     """
     groups = []
@@ -259,7 +260,7 @@ def random_cut(
 
 
 def words_of(cut: Mapping[str, Any]) -> str:
-    """Returns a description of a division, for a message."""
+    """Returns a description of a division for a message."""
     ports = f", ports in the order {', '.join(cut['port_order'])}" if cut["port_order"] else ""
     return (
         f"groups of {cut['group_windows']} windows, {cut['key_ranges']} key ranges, batches of "
@@ -268,8 +269,9 @@ def words_of(cut: Mapping[str, Any]) -> str:
 
 
 def windows_of(inputs: Tuples, asked: tuple[int, int] | None) -> WindowRange:
-    """Returns the windows to run: those of the argument, or from the first with a tuple to the
-    last.
+    """Returns the windows to run.
+
+    They are given as an argument, or range from the first window with a tuple to the last one.
     """
     if asked is not None:
         return WindowRange(*asked)

@@ -22,9 +22,9 @@ _INT = 1 << 32
 
 
 def partitions_of(one: Pass, rows: pa.RecordBatch, count: int) -> Any:
-    """Returns the partition of each row, or `EVERY` for a row that goes to all partitions.
+    """Returns the partition of each row. A row that goes to all partitions has `EVERY`.
 
-    An SQL partitioner is not evaluated. Keys are divided by their hash instead, because no result
+    A SQL partitioner is not evaluated. Keys are divided by their hash instead, because no result
     depends on the partition.
     """
     places = rows[SORT_KEY].to_numpy()
@@ -52,7 +52,10 @@ def partitions_of(one: Pass, rows: pa.RecordBatch, count: int) -> Any:
 
 
 def _round_robin(one: Pass, rows: pa.RecordBatch, places: Any, count: int) -> Any:
-    """Returns the instance of each row: by position for recorded tuples, by hash for others."""
+    """Returns the instance of each row.
+
+    Recorded tuples are divided by position, and all others by hash.
+    """
     found = np.zeros(rows.num_rows, np.int64)
     ports = by_tag(one.inputs)
     begins = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist(), len(places)]
@@ -71,7 +74,7 @@ def _round_robin(one: Pass, rows: pa.RecordBatch, places: Any, count: int) -> An
 
 
 def java_hash(value: Any, *, is_long: bool = True) -> int:
-    """Returns Java's hashCode of a boolean, a whole number or a text; 0 for None.
+    """Returns the value of Java's hashCode for a boolean, a whole number or a text; 0 for None.
 
     Args:
         value: the boolean, whole number or text.
@@ -94,7 +97,7 @@ def java_hash(value: Any, *, is_long: bool = True) -> int:
 
 
 def _java_hashes(keys: pa.RecordBatch) -> list[int]:
-    """Returns the hashCode of each key; several columns are hashed as a java.util.List."""
+    """Returns the hashCode of each key. Several columns are hashed as a java.util.List."""
     columns = []
     for column in keys.columns:
         is_long = column.type == pa.int64()

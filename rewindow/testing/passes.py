@@ -1,5 +1,6 @@
-"""Runs one pass in a test: a commit group over key ranges, from the states before it to those
-after it.
+"""Runs one pass in a test.
+
+It computes a commit group over key ranges, from the states before the group to the states after it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ PassStates = dict[str, dict[tuple[Any, ...], tuple[Any, ...]]]
 
 @dataclass
 class OperatorRun:
-    """The result of a run of an operator.
+    """The result of running an operator.
 
     Attributes:
         outputs: by port, the tuples as (window, value ...), by window and in the order of emission;
@@ -71,11 +72,11 @@ class OperatorRun:
 
 
 class Died(Exception):
-    """Represents a process that was killed."""
+    """Raised instead of killing a process."""
 
 
 class DiedAt(Died):
-    """A process that died at a tuple of a port and window."""
+    """Raised instead of killing a process at a tuple of a port and window."""
 
     def __init__(self, place: OperatorPort, window: int) -> None:
         super().__init__(place, window)
@@ -100,8 +101,9 @@ def in_reading_order(
     rows: Sequence[tuple[Any, ...]],
     is_own: Sequence[bool],
 ) -> list[tuple[Any, ...]]:
-    """Returns the tuples of a window in the order in which a port receives them: first those that
-    have an order, then the others by their hash.
+    """Returns the tuples of a window in the order in which a port receives them.
+
+    Tuples that have an order come first, then all others by their hash.
 
     Args:
         columns: columns of the port.
@@ -259,8 +261,8 @@ class PassRun:
         inputs: PassInputs,
         states: PassStates,
     ) -> tuple[list[_Stretch], DiedAt | None]:
-        """Returns the states, then the tuples by window and port, up to the crash; and the place
-        of the crash, if any.
+        """Returns the states, the tuples by window and port up to the crash, and the place of the
+        crash if there is one.
         """
         found = []
         for name in self._pass.members:
@@ -308,7 +310,7 @@ class PassRun:
         return found, None
 
     def _tagged(self, stretches: list[_Stretch], before: int) -> pa.RecordBatch:
-        """Returns stretches as the tagged rows that a key range reads."""
+        """Converts stretches to the tagged rows that a key range reads."""
         states = by_tag(self._pass.loaded)
         of_tag = {}
         for columns in (*self._pass.loaded.values(), *self._pass.inputs.values()):
@@ -350,8 +352,9 @@ class PassRun:
         before: int,
         states: PassStates,
     ) -> tuple[dict[OperatorPort, list[Emitted]], PassStates]:
-        """Returns the tuples that a group has emitted, and the next states: changed keys are
-        replaced, removed ones left out.
+        """Returns the tuples that a group has emitted, and the next states.
+
+        Changed keys are replaced, and removed keys are left out.
         """
         ports = by_tag(self._pass.outputs)
         emitted: dict[OperatorPort, list[Emitted]] = {place: [] for place in self._pass.outputs}
@@ -397,7 +400,9 @@ class PassRun:
         return emitted, after
 
     def _merged(self, member: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """Returns the merged state of an operator with `spread`, from those of its instances."""
+        """Returns the state of an operator with `spread`, merged from the states of its
+        instances.
+        """
         operator = self._pass.members[member].operator
         stored = self._shapes[member].state.stored
         arrays = []
