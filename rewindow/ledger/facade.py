@@ -54,8 +54,6 @@ class Ledger:
         runs.
 
         Raises: see take_over.
-
-        Raises: see take_over.
         """
         windows = WindowRange(first, last)
         with self.database.serialised() as connection:

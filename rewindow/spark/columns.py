@@ -66,14 +66,14 @@ def null_of(kind: DataType | str) -> Column:
 
 
 def or_false(condition: Column | str) -> Column:
-    """Returns a condition that is false instead of null."""
+    """Returns a condition that is false if the given condition is null."""
     from pyspark.sql import functions as F
 
     return F.coalesce(condition, F.lit(False))
 
 
 def or_true(condition: Column | str) -> Column:
-    """Returns a condition that is true instead of null."""
+    """Returns a condition that is true if the given condition is null."""
     from pyspark.sql import functions as F
 
     return F.coalesce(condition, F.lit(True))
