@@ -291,9 +291,7 @@ class Grid:
     def __post_init__(self) -> None:
         if not 1 <= self.width_ms <= WIDTH_MS_MAX:
             width = format_duration(self.width_us)
-            raise InputError(
-                f"window width of {width} is out of range, allowed is a width {WIDTHS}"
-            )
+            raise InputError(f"window width of {width} is out of range: it must be {WIDTHS}")
 
     def __str__(self) -> str:
         origin = f" from {format_time(self.origin_us)} on" if self.origin_ms else ""

@@ -112,10 +112,10 @@ def interval_request(config: Config, context: Context) -> ReplayRequest:
     wanted = _windows_of(grid, context)
     windows = _said(grid, wanted, clip(wanted, sealed, final), sealed=sealed)
     if windows is None:
-        raise Nothing(f"no window of {wanted} will be recorded, sealed are {sealed}")
+        raise Nothing(f"no window of {wanted} will be recorded: the sealed windows are {sealed}")
     if windows.last > sealed.last:
         raise NotYet(
-            f"windows {windows} are not all sealed yet, sealed are {sealed}; DAG record_streams "
+            f"windows {windows} are not all sealed yet, only {sealed}; the DAG record_streams "
             "seals them"
         )
     return _request(config, context, application, windows=windows)

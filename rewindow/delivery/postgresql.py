@@ -214,7 +214,7 @@ class PostgresTarget(Target):
         # The lock belongs to the session: it ends with the connection, however the process ends.
         if not locked.fetchone()[0]:
             raise OverlapError(
-                f"another process delivers to table {self._table}",
+                f"another process is delivering to table {self._table}",
                 hint="Wait until it has ended, and run the command again.",
             )
 

@@ -45,7 +45,7 @@ class ProgressFile:
         except OSError:
             file.close()
             raise OverlapError(
-                f"another process delivers to {self._what}",
+                f"another process is delivering to {self._what}",
                 hint="Wait until it has ended, and run the command again.",
             ) from None
         # The lock is held from here on, so no other process appends while the lines are read.

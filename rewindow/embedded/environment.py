@@ -66,7 +66,7 @@ def dags_folder(config: Config) -> Path:
         if any(folder.glob("*.py")):
             return folder
     raise InputError(
-        f'folder "{config.root / "dags"}" holds no DAG, and Rewindow is installed without its '
+        f'folder "{config.root / "dags"}" contains no DAG, and Rewindow is installed without its '
         "examples",
         hint="Install the package by pip, or a checkout in place: pip install -e CHECKOUT",
     )

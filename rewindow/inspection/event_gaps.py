@@ -155,7 +155,7 @@ class StreamRows:
         schema = self.table.schema
         if self.event_at not in schema.names:
             raise InputError(
-                f'stream "{self.name}" has no column "{self.event_at}", the setting event_at'
+                f'event_at of stream "{self.name}" is "{self.event_at}", which is not a column'
             )
         if not self.has_times:
             kind = schema.field(self.event_at).type

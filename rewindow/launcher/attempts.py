@@ -502,7 +502,7 @@ def read_outcome(path: Location, exit_code: int = 0) -> Outcome:
             facts = json.loads(path.read_text())
             error = facts.pop("error", {})
             if not facts["exit_code"] and (error or 0 < exit_code < SIGNALLED):
-                raise ValueError("it has exit code 0, but the job has failed")
+                raise ValueError("the exit code is 0, although the job failed")
             return Outcome(
                 facts["exit_code"],
                 facts["message"],

@@ -111,9 +111,7 @@ class Checks(LedgerPart):
             InputError: the replay is unknown or has not ended, or the verdict is invalid.
         """
         if verdict not in (PASSED, FAILED):
-            raise InputError(
-                f'verdict "{verdict}" is unknown, allowed are "{PASSED}" and "{FAILED}"'
-            )
+            raise InputError(f'verdict must be "{PASSED}" or "{FAILED}", not "{verdict}"')
         row = {
             "verdict": verdict,
             "results": str(results),

@@ -154,7 +154,8 @@ class Publications(LedgerPart):
                 return existing
             if replay.state not in (ReplayState.CHECKED, ReplayState.PUBLISHED, ReplayState.UNDONE):
                 raise InputError(
-                    f'replay "{replay_id}" is {replay.state}, only a checked one can be published',
+                    f'replay "{replay_id}" is {replay.state}, but only a checked one can be '
+                    "published",
                     hint=f"Run its gate (rewindow check {replay_id}), or accept it with a reason.",
                 )
             row = {

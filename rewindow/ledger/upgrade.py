@@ -54,7 +54,7 @@ def check_current(place: LedgerUrl, engine: Engine) -> None:
         _refuse_unknown(place, version)
         raise InputError(
             f'ledger "{place.name}" is at version {version or "none"}, '
-            f"this Rewindow reads {VERSION}",
+            f"but this version of Rewindow needs {VERSION}",
             hint="Any command that writes, such as rewindow list, upgrades an older one.",
         )
 

@@ -282,8 +282,8 @@ def _check_expectation(suite: str, entry: dict[str, Any]) -> None:
     if entry.get("severity", "critical") not in SEVERITIES:
         allowed = ", ".join(SEVERITIES)
         raise GateError(
-            f'check "{slug}" of suite "{suite}" has severity "{entry["severity"]}", allowed are '
-            f"{allowed}"
+            f'severity of check "{slug}" of suite "{suite}" must be one of {allowed}, not '
+            f'"{entry["severity"]}"'
         )
 
 

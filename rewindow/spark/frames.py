@@ -234,8 +234,8 @@ def conform(
         if found[field.name].simpleString() != field.dataType.simpleString():
             have = found[field.name].simpleString()
             raise InputError(
-                f'{what} has the column "{field.name}" of type {have}, declared '
-                f"{field.dataType.simpleString()}"
+                f'column "{field.name}" of {what} must have the declared type '
+                f"{field.dataType.simpleString()}, not {have}"
             )
     kept = [name for name in more if name in frame.columns]
     return frame.select("window_id", *map(quoted_column, [*wanted.names, *kept]))

@@ -110,7 +110,7 @@ def heap_bytes(text: str) -> int:
     found = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)b?\s*", text.lower())
     if not found:
         raise InputError(
-            f'memory "{text}" cannot be read',
+            f'"{text}" is not an amount of memory',
             hint='Use a number and a unit, such as "2g" or "512m".',
         )
     return int(found[1]) * _UNITS[found[2] or "m"]

@@ -281,9 +281,9 @@ def _refuse_retries(master: str, needed: Mapping[str, str]) -> None:
     failures = needed.get("spark.task.maxFailures")
     if failures and found and found["failures"] and found["failures"] != failures:
         raise InputError(
-            f'setting "spark.master" is {master}, which lets a task fail '
-            f"{int(found['failures']) - 1} times, and the "
-            f"recovery mode needs spark.task.maxFailures = {failures}",
+            f'setting "spark.master" is {master}, with which Spark runs a task up to '
+            f"{found['failures']} times, but the recovery mode needs spark.task.maxFailures = "
+            f"{failures}",
             hint=f"Write local[{found['threads']}].",
         )
 

@@ -482,7 +482,7 @@ def check_inputs(rows: pa.Table, tables: Mapping[str, str], what: str) -> None:
             before = made_from.get(stream, table_id)
             if before != table_id:
                 raise CheckpointError(
-                    f'{what} was computed from another table of stream "{stream}" than the '
+                    f'{what} was computed from another table of stream "{stream}", not from the '
                     "current one",
                     detail=f"The state was computed from table {before}. The stream is now table "
                     f"{table_id}: it was deleted and recorded again.",

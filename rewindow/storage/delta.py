@@ -267,7 +267,7 @@ class Table:
         extra = set(self._delta.protocol().writer_features or []) - WRITER_FEATURES_ALLOWED
         if extra:
             raise TableError(
-                f'table "{self.path.name}" has a feature that cannot be committed to: '
+                f'table "{self.path.name}" has a feature that Rewindow cannot write: '
                 f"{sorted(extra)[0]}"
             )
 

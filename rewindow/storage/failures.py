@@ -192,7 +192,7 @@ def damage_of(file: Location) -> str:
 def _check_entry(entry: object) -> None:
     """Raises a ValueError if an entry of a log cannot be decoded."""
     if not isinstance(entry, dict):
-        raise ValueError("a line of it is not an entry of a log")
+        raise ValueError("the file has a line that is not an entry of a log")
     add = entry.get("add")
     statistics = add.get("stats") if isinstance(add, dict) else None
     if isinstance(statistics, str) and statistics:

@@ -36,7 +36,7 @@ def open_input(entry: InputPlan, state: Location) -> Table:
     current_id = Table.open(path).id
     if current_id != entry.table_id:
         raise TableError(
-            f'stream "{entry.stream}" is another table than the one that the replay was planned on',
+            f'stream "{entry.stream}" is not the table that the replay was planned on',
             detail=f"The plan has table {entry.table_id}, but the stream is now table "
             f"{current_id}: it was deleted and recorded again.",
             hint="Abandon the replay and plan its range again: rewindow abandon REPLAY",

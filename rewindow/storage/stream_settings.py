@@ -102,7 +102,7 @@ def changed_source(name: str, recorded: Sequence[str], now: Sequence[str]) -> In
     )
     differing = [f"{which} {', '.join(columns)}" for which, columns in parts if columns]
     return InputError(
-        f'stream "{name}" has other columns than its recording: '
+        f'stream "{name}" has columns that differ from its recording: '
         f"{'; '.join(differing) or 'the order differs'}",
         detail="The recording was not changed. All of its tuples have the same columns.",
         hint="Change columns, keep and select in rewindow.toml so that the stream has the recorded "

@@ -447,7 +447,7 @@ def test_installed_package_includes_its_dags(
     monkeypatch.setattr(environment, "PACKAGE", package)
     (tmp_path / "rewindow.toml").touch()
     config = Config.load(tmp_path / "rewindow.toml")
-    with pytest.raises(InputError, match=f'folder "{tmp_path}/dags" holds no DAG'):
+    with pytest.raises(InputError, match=f'folder "{tmp_path}/dags" contains no DAG'):
         supervisor.up(config)
     assert not config.state.exists()
     (package / "example_dags").mkdir(parents=True)

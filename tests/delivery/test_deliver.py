@@ -244,7 +244,7 @@ def test_second_delivery_to_a_table_fails_while_the_first_is_running(
     sql = "select origin, flights, delay from t limit 0"
     columns = query(sql, t=config.stream_table(STREAM)).schema
     other.open(STREAM, columns)
-    with pytest.raises(OverlapError, match="another process delivers to table delays"):
+    with pytest.raises(OverlapError, match="another process is delivering to table delays"):
         run(config, "warehouse")
     other.close()
     assert run(config, "warehouse").unchanged == 5

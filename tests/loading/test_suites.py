@@ -102,7 +102,7 @@ def test_missing_ids_are_generated_for_a_hand_written_suite(tmp_path: Path) -> N
         ),
         (
             {"name": "mine", "expectations": [{**GOOD, "severity": "fatal"}]},
-            'severity "fatal", allowed are critical',
+            'severity of check "no-loss" of suite "mine" must be one of critical',
         ),
         ({"name": "mine", "expectations": [GOOD, GOOD]}, 'check "no-loss" is twice'),
         (
@@ -134,6 +134,6 @@ def test_missing_suite_error_lists_the_existing_ones() -> None:
 
 
 def test_readme_lists_the_columns_of_the_window_report() -> None:
-    text = (PROJECT / "README.md").read_text().partition("The columns are those of the")[2]
-    listed = re.findall(r"`([a-z_]+)`", text.partition("A column that does not apply")[0])
+    text = (PROJECT / "README.md").read_text().partition("Expectations use the columns of the")[2]
+    listed = re.findall(r"`([a-z_]+)`", text.partition("If a column does not apply")[0])
     assert sorted(listed) == sorted(COLUMNS)

@@ -291,7 +291,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown arrival": ({"arrived_at": "came"}, "the stream has no column came"),
     "a filled stream": (
         {"columns": COLUMNS.append(pa.field("_rw_is_made", pa.bool_()))},
-        "FillGaps adds a column _rw_is_made, which the input has already",
+        "FillGaps adds a column _rw_is_made, but the input already has this column",
     ),
 }
 

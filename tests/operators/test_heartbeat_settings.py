@@ -191,12 +191,12 @@ COLUMNS = [
         (
             {},
             [*COLUMNS, ("_rw_cause", pa.string())],
-            "the Heartbeat adds a column _rw_cause, which the input has already: rename it",
+            "the Heartbeat adds a column _rw_cause, but the input already has this column",
         ),
         (
             {},
             [*COLUMNS, ("_rw_Cause", pa.string())],
-            "the Heartbeat adds a column _rw_Cause, which the input has already: rename it",
+            "the Heartbeat adds a column _rw_Cause, but the input already has this column",
         ),
     ],
 )
@@ -265,7 +265,7 @@ def test_heartbeat_operator_validates_its_input_stream() -> None:
     app.output("twice", app.add("again", again, stream=beat), key=["_rw_emission"])
     with pytest.raises(
         ValidationFailed,
-        match=r"again: .*the Heartbeat adds a column _rw_is_timer, which .* already: rename",
+        match=r"again: .*the Heartbeat adds a column _rw_is_timer, but .* this column: rename",
     ):
         validate(app)
 

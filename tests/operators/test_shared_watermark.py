@@ -312,7 +312,7 @@ def test_each_stream_has_an_input_port_and_its_tuples_contain_its_name(
                 "streams": ("left", "right"),
                 "columns": COLUMNS.append(pa.field("Stream", pa.string())),
             },
-            "the input has a column stream already",
+            "the input has a column stream, but the operator adds",
         ),
     ],
 )

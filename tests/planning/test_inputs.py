@@ -176,7 +176,7 @@ def test_attempt_rejects_an_input_table_other_than_the_planned_one(project: Proj
     _record_again(project.config, "events")
     with pytest.raises(
         TableError,
-        match='stream "events" is another table than the one that the replay was planned',
+        match='stream "events" is not the table that the replay was planned',
     ):
         begin_attempt(project.config, "one")
 

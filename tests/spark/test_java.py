@@ -63,5 +63,5 @@ def test_heap_size_without_a_unit_is_read_as_mebibytes() -> None:
         2**30,
     ]
     assert BESIDE_HEAP_BYTES == 2.5 * 2**30
-    with pytest.raises(InputError, match='memory "much" cannot be read'):
+    with pytest.raises(InputError, match='"much" is not an amount of memory'):
         heap_bytes("much")

@@ -89,7 +89,7 @@ def test_at_most_once_rejects_a_local_master_with_task_retries(config: Config, m
     # The number in the master takes precedence over spark.task.maxFailures.
     broken = with_spark(config, master=master)
     spark_settings(broken)
-    with pytest.raises(InputError, match=r"lets a task fail"):
+    with pytest.raises(InputError, match="with which Spark runs a task"):
         spark_settings(broken, needed=Mode.AT_MOST_ONCE.spark_settings)
     for whole in ("local", "local[2]", "local[2,1]"):
         spark_settings(with_spark(config, master=whole), needed=Mode.AT_MOST_ONCE.spark_settings)

@@ -114,8 +114,8 @@ class EventTimeOperator(FrameOperator):
                 )
         if matching_names(self._names(), {"stream"}):
             raise ValueError(
-                "the operator adds a column stream with the name of the input port, but the input "
-                "has a column stream already: rename it upstream"
+                "the input has a column stream, but the operator adds a column with this name: "
+                "rename the column upstream"
             )
         return self
 

@@ -158,8 +158,8 @@ class FillGaps(FrameOperator):
                 taken.append(name)
         if taken:
             raise ValueError(
-                f"FillGaps adds a column {', '.join(taken)}, which the input has already: rename "
-                "it upstream"
+                f"FillGaps adds a column {', '.join(taken)}, but the input already has this "
+                "column: rename it upstream"
             )
         from pyspark.sql.pandas.types import from_arrow_schema
 

@@ -144,8 +144,7 @@ class FillRules(OpeningHours):
     def _check_look_back(cls, value: int | None) -> int | None:
         if value == 0:
             raise ValueError(
-                "look_back must be above 0, not 0: a missing row has no recorded row at the same "
-                "time"
+                "look_back must be above 0, not 0: a source is always before the row that it fills"
             )
         return value
 

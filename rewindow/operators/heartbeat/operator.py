@@ -114,8 +114,8 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
                 )
             if field.name.lower() in ADDED:
                 yield (
-                    f"the Heartbeat adds a column {field.name}, which the input has already: "
-                    f"{RENAME}"
+                    f"the Heartbeat adds a column {field.name}, but the input already has this "
+                    f"column: {RENAME}"
                 )
             if field.name.lower() in BOOKKEEPING and field.name not in POSITION_COLUMNS:
                 yield (
