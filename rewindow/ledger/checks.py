@@ -22,8 +22,8 @@ FAILED = "failed"
 
 
 class OutputSummary(TypedDict):
-    """The gate's result for an output without the windows: the names of checks, and the file name
-    of the page.
+    """Summary of the gate's result for an output: the results of the checks by name, and the file
+    name of the page. It does not list windows.
     """
 
     output: str

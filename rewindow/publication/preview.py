@@ -313,8 +313,8 @@ def check_room(config: Config, tables: Iterable[TablePreview]) -> None:
 
 
 def _replaced(config: Config, name: str, windows: WindowRange) -> tuple[int, list[int]]:
-    """Returns how many files are removed from a published table, and the sizes of the files that
-    are cut.
+    """Returns the number of files that a commit removes from a published table, and the sizes of
+    the files of which it removes some rows.
     """
     if not Table.exists(config.stream_table(name)):
         return 0, []
