@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,17 +39,14 @@ def test_drill_fails_permanently_if_drills_are_not_allowed(tmp_path: Path) -> No
 @pytest.mark.recovery_matrix
 def test_drill_kills_the_jobs_selected_in_the_form(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    lines: list[str] = []
-    log = SimpleNamespace(
-        **dict.fromkeys(("info", "warning"), lambda text, *values: lines.append(text % values))
-    )
-    monkeypatch.setattr(DrillOperator, "log", log)
+    caplog.set_level(logging.INFO)
     config = Config.load(make_project(tmp_path, ROOT))
     record(config)
     execute(config, windows=72, kills=1, seed=3, modes=["at_least_once", "at_most_once"])
     assert Ledger.open(config.ledger_url).replays.newest(without_samples=True) == []
+    lines = caplog.messages
     rows = [line.split() for line in lines if line.startswith(("at_least_once ", "at_most_once "))]
     assert [row[0] for row in rows] == ["at_least_once", "at_most_once"]
     assert all("kept" in row for row in rows), lines
