@@ -19,19 +19,19 @@ setup: ## install the locked Python packages, Java 17 and Delta's jars into .rew
 demo: setup ## record, replay, kill, recover, check and publish a year of flights (10 minutes)
 	@$(RUN) rewindow demo $(ARGS)
 
-test: setup ## run the tests, without the long ones and the recovery matrix (8 minutes); ARGS="-k heartbeat" selects tests
+test: setup ## run the tests, without the long ones and the recovery matrix (10 minutes); ARGS="-k heartbeat" selects tests
 	@$(RUN) $(PYTEST) $(ARGS)
 
 test-fast: setup ## run the tests that need no JVM, Airflow or server (1 minute); run it before every commit
 	@$(RUN) $(PYTEST) --ignore tests/airflow -m "not jvm and not long and not recovery_matrix and not exhaustive and not install" $(ARGS)
 
-test-long: setup ## run the long tests: more cases, complete Airflow schedules (10 minutes)
+test-long: setup ## run the long tests: more cases, complete Airflow schedules (16 minutes)
 	@$(RUN) $(PYTEST) --dist loadgroup -m "long and not recovery_matrix and not exhaustive" $(ARGS)
 
-test-recovery: setup ## run the recovery matrix: kills at every step in every mode, the demo, a cluster, Airflow (16 minutes)
+test-recovery: setup ## run the recovery matrix: kills at every step in every mode, the demo, a cluster, Airflow (15 minutes)
 	@$(RUN) $(PYTEST) --dist loadgroup -m "recovery_matrix and not exhaustive" --timeout 900 $(ARGS)
 
-test-install: setup ## install the wheel with pip into an empty environment and into an Airflow (4 minutes)
+test-install: setup ## install the wheel with pip into an empty environment and into an Airflow (2 minutes)
 	@$(RUN) $(PYTEST) -m install $(ARGS)
 
 test-compose: ## start docker-compose.yaml, kill a Spark worker, certify the result (needs Docker; 15 minutes)
