@@ -24,7 +24,10 @@ def differing_states(
     acts: Iterable[Publication],
     windows: WindowRange,
 ) -> list[int]:
-    """Returns the windows of a range whose checkpoint is lost, changed, duplicated or added.
+    """Returns the windows of a range whose checkpoint is lost, duplicated or added, or has another
+    digest than the publication that readers see.
+
+    Compares the digests in the table; does not read files of states.
 
     Args:
         checkpoints: the published ones; None if their table was deleted.

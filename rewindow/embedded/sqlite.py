@@ -45,7 +45,11 @@ def create_metadata_engine(
     engine_args: dict[str, Any],
     connect_args: dict[str, Any],
 ) -> Any:
-    """Returns Airflow's SQLAlchemy engine. Airflow defines the signature of this function."""
+    """Returns Airflow's SQLAlchemy engine, in which writers wait for each other.
+
+    Entries of the audit log that come from an event loop are written by another thread. Airflow
+    defines the signature of this function.
+    """
     from sqlalchemy import create_engine, event
     from sqlalchemy.orm import Session
 

@@ -169,7 +169,8 @@ def _facts(plan: Plan, folders: Sequence[Location]) -> pa.Table:
     """Returns the facts of all containers, except facts about the streams between them.
 
     If several containers read a recorded stream, it is counted once, preferably from a container
-    whose mode loses no window. `_sources` has that order.
+    whose mode loses no window. `_sources` has that order. Outputs of windows that no input had are
+    marked as lost. A reused container keeps the counts of all its inputs.
     """
     outputs = pa.array(names_of(plan.staged))
     state_directions = pa.array(["dropped", "state", "skipped"])

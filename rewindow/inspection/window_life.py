@@ -197,11 +197,14 @@ def window_life(config: Config, subject: str, window: str) -> WindowLife:
     Args:
         config: settings.
         subject: a replay's id, or an application: then the replay whose rows of the window readers
-            see, or if none is published, its newest replay that contains the window.
+            see. If none is published, the newest of its last 200 replays that contains the window.
+            A candidate, an abandoned replay or a replay without facts is used only if there is no
+            other.
         window: window id, or a time inside the window.
 
     Raises:
-        InputError: the replay does not exist, or none contains the window.
+        InputError: no replay or application has this name, or no replay contains the window.
+        RangeError: the time is before the origin of the grid.
     """
     ledger = Ledger.open(config.ledger_url)
     row, number = _find(config, ledger, subject, window)

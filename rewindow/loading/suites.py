@@ -150,7 +150,9 @@ def replay_measures(
     """Returns the measures of each output's windows with their values filled in. Measures of every
     output come first.
 
-    A suite that cannot be read does not stop the replay, because the gate will report the error.
+    If a suite cannot be read, or names a value that is not set, the output only has the measures of
+    every output, and a warning is logged. The replay continues, because the gate will report the
+    error.
 
     Args:
         folder: the project's expectations.

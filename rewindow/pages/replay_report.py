@@ -176,7 +176,7 @@ class ReplayReport:
     @property
     def recovery_seconds(self) -> float | None:
         """The time from the first kill to the next commit of a whole group; None if no kill was
-        observed.
+        observed, or no commit followed.
         """
         if not self.kills:
             return None

@@ -45,7 +45,10 @@ class _Text(logging.Formatter):
 
 @contextmanager
 def messages_shown(show: Callable[[str], object], text: str = "%(message)s") -> Iterator[None]:
-    """Shows each message once within the context, whatever handlers other code sets up.
+    """Shows each message of Rewindow from level INFO on once within the context, whatever handlers
+    other code sets up.
+
+    Warnings start with "warning: ". At the end, the previous logging setup is restored.
 
     Args:
         show: receives the text of a message.

@@ -55,7 +55,9 @@ class CheckOutcome:
         return self.status == "not_run" or (self.status == "failed" and self.severity == "critical")
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the outcome as values for JSON."""
+        """Returns the attributes and `blocks` as values for JSON. A failing range is a pair of its
+        first and last window.
+        """
         plain = {**vars(self)}
         del plain["failing"]
         return {

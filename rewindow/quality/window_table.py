@@ -431,7 +431,9 @@ class _Report:
     # --- together
 
     def table(self, measures: tuple[Measure, ...]) -> pa.Table:
-        """Returns the report."""
+        """Returns the report: a row for each window of the range, with its start, its counts, and a
+        column for each measure.
+        """
         grid = self.plan.grid
         first = self.plan.first
         starts = np.arange(self.size, dtype=np.int64) * grid.width_us + grid.start_us(first)

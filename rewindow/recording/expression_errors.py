@@ -105,9 +105,11 @@ def expression_error(
 
 
 def event_at_hint(event_at: str, events: Mapping[str, T.DataType]) -> str:
-    """Returns a hint how to convert the value of `event_at` to a TIMESTAMP column.
+    """Returns a hint how to create a TIMESTAMP column from `event_at`.
 
-    It is empty if `event_at` names a missing column.
+    A column is converted according to its type, and an expression is used as it is. The hint is
+    empty if `event_at` names a missing column. A missing name that contains a space or one of
+    `( + * /` counts as an expression.
     """
     kind = events.get(event_at)
     name = "event_time"

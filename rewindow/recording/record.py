@@ -173,7 +173,9 @@ class _Run:
         replace: bool,
         start_over: bool,
     ) -> RecordResult:
-        """Runs all steps in order."""
+        """Runs all steps in order; returns the counts. The function `record` describes the
+        arguments.
+        """
         given = self.extent.given(sealed_to)
         inventory.finish_removal(self.config, self.name)
         quarantine.release(self.config.quarantine_table, self.name, quarantine.REFUSED)

@@ -207,7 +207,11 @@ def _places(seals: pa.Table, found: pa.Table) -> pa.Array:
 
 
 def _matching(seals: pa.Table, found: pa.Table) -> pa.ChunkedArray:
-    """Returns, for every seal, whether its window matches the seal."""
+    """Returns, for every seal, whether its window has the sealed number of tuples and digests.
+
+    A window without a row in `found` counts as empty. A seal with a null count or digest does not
+    match.
+    """
     now = found.take(_places(seals, found))
     exact = pc.and_(
         pc.equal(seals["tuples"], now["tuples"]),

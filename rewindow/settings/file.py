@@ -22,9 +22,14 @@ _LIST = re.compile(r"^\s*applications\s*=", re.MULTILINE)
 
 
 def find_settings(path: Path | str | None) -> Path | None:
-    """Returns the given settings file.
+    """Returns the absolute path of the given settings file, or of the one that REWINDOW_CONFIG
+    names.
 
-    If none is given, returns the nearest one from the working directory upward.
+    If neither is given, returns the nearest rewindow.toml from the working directory upward; None
+    if there is none.
+
+    Raises:
+        InputError: the given file does not exist.
     """
     given = path or os.environ.get("REWINDOW_CONFIG")
     if given:

@@ -168,7 +168,8 @@ def write_files(
     folder: Location,
     row_group_bytes: int | None = None,
 ) -> None:
-    """Computes a frame once and writes it to Parquet files in a folder.
+    """Computes a frame once and writes it to Parquet files in a folder. The files replace the
+    previous contents of the folder.
 
     The row groups have the given size, or Spark's 128 MB.
 

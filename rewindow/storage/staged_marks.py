@@ -42,8 +42,9 @@ def lost_commits(plan: Plan, positions: dict[str, Position]) -> str:
     """Returns a text that lists the tables of an ended replay that lack its last windows; empty if
     there are none.
 
-    If the mode can lose windows, the outputs are not compared, because they may lack the last
-    windows; see `check_sealed_rows`.
+    Only the tables in `positions` are compared, so a deleted table is not listed. If the mode can
+    lose windows, the outputs are not compared, because they may lack the last windows; see
+    `check_sealed_rows`.
     """
     windows = len(plan.range)
     compared = [FACTS, CHECKPOINTS] if plan.may_lose else positions

@@ -378,8 +378,8 @@ def _names(node: Node, port: str) -> list[str]:
 def _after(operator: Any, before: DataFrame, after: DataFrame) -> pa.Table:
     """Returns the state after a group.
 
-    With `state_increments`, an operator returns only the changed keys, which are merged into the
-    previous state.
+    With `state_increments`, an operator returns only the changed keys, which replace those of the
+    previous state. Keys that it marks as deleted are removed.
     """
     from pyspark.sql import functions as F
 

@@ -161,7 +161,9 @@ class KeyedState:
                 record[-1] = True
 
     def without_key(self) -> None:
-        """Deselects the key, except in an operator without keys.
+        """Stores the changed values of the selected key, and deselects the key.
+
+        In an operator without keys, it does nothing.
 
         Raises:
             InputError: state was assigned while no key was selected.

@@ -426,7 +426,10 @@ def _watermarks(
     origin_us: int,
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Adds the watermark after each tick and the previous watermark.
+    """Adds the watermark after each tick (`WATERMARK`) and the previous watermark (`BEFORE`, null
+    before the first one).
+
+    The watermark never falls. `_candidate` describes how it follows the slowest stream.
 
     Rules: E2, E3, E25
     """

@@ -201,8 +201,19 @@ def fired_counted(
     recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
-    """Returns the windows that fire. At the end of the recording, the remaining tuples form a
-    shorter window.
+    """Returns the windows that fire, each with the tick that fires it.
+
+    A window fires when the watermark has passed its last tuple. At the end of the recording, the
+    remaining tuples of a key form a shorter window.
+
+    Args:
+        rows: the numbered tuples, see `counted_rows`.
+        classified: the tuples by lateness.
+        windows: length and slide.
+        aggregate: the aggregates.
+        own: names of the keys, including `recording_keys`.
+        recording_keys: names of the keys that separate recordings.
+        ended_us: end of the recording; None if this is not its last part.
 
     Rules: E45
     """

@@ -250,8 +250,8 @@ def is_within_bounds(value: Column, fill: ColumnFill) -> Column:
 
 
 def outliers(settings: FillRules) -> Column:
-    """Returns the names of the columns whose values in a row are out of bounds; null if there are
-    none.
+    """Returns an array with the names of the columns whose values in a row are NaN or out of
+    bounds; null if there are none. A null value is within its bounds.
     """
     names = []
     for name, fill in settings.bounded_columns.items():

@@ -213,7 +213,14 @@ def _with(
 
 
 def _reported(name: str, new: list[str], schemas: list[tuple[str, pa.Schema]]) -> list[str]:
-    """Returns a warning if columns of the source are not recorded."""
+    """Returns a warning about new columns of the source that are not recorded; no warning if there
+    are none.
+
+    Args:
+        name: name of the stream.
+        new: names of these columns.
+        schemas: each file with its columns, to name the first file with the first new column.
+    """
     if not new:
         return []
     where = next(file for file, schema in schemas if new[0] in schema.names)

@@ -176,7 +176,8 @@ def _on_disk(source: str) -> list[Path]:
 def _nothing_at(name: str, source: str, suffixes: Collection[str]) -> InputError:
     """Returns the error for a source without files.
 
-    The path does not exist, is an empty folder, or is a pattern without a match.
+    The path does not exist, is a folder or a file, such as a zip archive, without files of the
+    format, or is a pattern without a match.
     """
     path = Path(source)
     wanted = " or ".join(sorted(suffixes))
