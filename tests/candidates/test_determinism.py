@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,16 +59,17 @@ def verify(
 def test_deterministic_application_is_verified_and_its_seed_is_reported(
     project: Project,
     capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.INFO)
     found = verify(project, "totals")
     assert found.to_json()["ways"] == [
         {"way": f"in groups of {found.ways[0][0].split()[-1]}", "verdict": "equal"},
         {"way": "with its rows in another order", "verdict": "equal"},
     ]
     assert (found.seed, found.windows) == (SEED, (FIRST, FIRST + 7))
-    said = capfd.readouterr()
-    assert re.search("verified: 8 windows with [0-9]+ tuples are equal", said.err)
-    assert said.out == "", "the output is the JSON of `plan --json --verify`"
+    assert re.search("verified: 8 windows with [0-9]+ tuples are equal", caplog.text)
+    assert capfd.readouterr().out == "", "the output is the JSON of `plan --json --verify`"
     assert not list((project.config.state / "replays").glob("verify-*"))
     assert {row.state.value for row in Ledger.open(project.config.ledger_url).replays.newest()} == {
         "abandoned"
@@ -79,11 +81,13 @@ def test_deterministic_application_is_verified_and_its_seed_is_reported(
 def test_application_is_verified_in_its_declared_mode(
     project: Project,
     capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     # Rules: R3
+    caplog.set_level(logging.INFO)
     verify(project, "declared", "at_least_once")
-    said = capfd.readouterr().err
-    assert "verified: 8 windows" in said and f"windows {FIRST} to {FIRST + 7}: 8/8" in said
+    assert "verified: 8 windows" in caplog.text
+    assert f"windows {FIRST} to {FIRST + 7}: 8/8" in capfd.readouterr().err
 
 
 @pytest.mark.long

@@ -212,7 +212,7 @@ def test_commands_printed_by_init_can_be_executed(run: Command, folder: Path) ->
         assert code == 0, errors
     assert run("certify", "published", "first")[0] == 0
     code, output, errors = run("check", "first", "--strength")
-    assert code == 0 and "0 pass unnoticed" in output, errors
+    assert code == 0 and "0 are not detected" in output, errors
     config = Config.load()
     counts = query("select sum(tuples) as n from c", c=config.stream_table("count_events.counts"))
     assert counts["n"].to_pylist() == [200]

@@ -266,7 +266,7 @@ def late_by_idleness(
     # without timeouts. So no join is needed to compare both.
     live = dict(zip(ADDED, map("_live{}".format, ADDED), strict=True))
     known = map_values(lambda frame: frame.withColumnsRenamed(live), classified.tuples)
-    without_timeout = {"idle_timeout": None}
+    without_timeout = {"idle_timeout_us": None}
     patient = map_values(lambda one: one.model_copy(update=without_timeout), settings.streams)
     again = lateness(known, settings.model_copy(update={"streams": patient}), **about)
     only = f"{live[OUTCOME]} = '{LATE}' AND {OUTCOME} = '{ON_TIME}'"
