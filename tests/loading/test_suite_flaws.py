@@ -84,7 +84,7 @@ def test_shipped_suites_are_valid(settings: Config) -> None:
             expect(kwargs={"column": "flights", "max_value": {"$PARAMETER": "window"}}),
             'is not set, perhaps "windows"',
         ),
-        (expect(severity="fatal"), 'has severity "fatal"'),
+        (expect(severity="fatal"), 'not "fatal"'),
         (
             measure("flights", "sum(fligths)"),
             'measure "flights" of suite "delays" cannot be computed',
