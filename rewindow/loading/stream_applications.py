@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -230,6 +231,8 @@ def _properties(
         key = _NAMES.get(name, name)
         if key in given or is_duration(field):
             value = given.get(key, field.default)
+            if isinstance(value, date):  # Also a time: TOML writes both without quotes.
+                value = value.isoformat()
             properties[name] = in_microseconds(value) if is_duration(field) else value
     known = [_NAMES.get(name, name) for name in kind.model_fields if name not in own]
     for key in given:
@@ -250,4 +253,7 @@ def _check(operator: FrameOperator, refusal: str, section: str) -> None:
     name, dot, rest = first.path.partition(".")
     where = f"{_NAMES.get(name, name)}{dot}{rest}: "
     text = first.message if name == "properties" else f"{where}{first.message}"
+    for name, key in _NAMES.items():
+        if name.endswith("_time"):
+            text = text.replace(name, key)
     raise InputError(f"{refusal}: {text}", hint=f"Change [{section}] of rewindow.toml.")

@@ -42,9 +42,11 @@ def _above_zero(value: int, info: ValidationInfo) -> int:
     return value
 
 
-DurationUs = Annotated[int, BeforeValidator(duration_us)]
-"""A duration in the settings of a function, as whole microseconds."""
-PositiveUs = Annotated[DurationUs, AfterValidator(_above_zero)]
+NonNegativeUs = Annotated[int, BeforeValidator(duration_us)]
+"""A duration in the settings of a function, as whole microseconds. `settings.types.DurationUs` is
+the type for rewindow.toml: it can be negative, and its errors show TOML.
+"""
+PositiveUs = Annotated[NonNegativeUs, AfterValidator(_above_zero)]
 """A duration above zero, as whole microseconds."""
 _MARK = "duration"
 Duration = Annotated[Any, _MARK]

@@ -446,7 +446,7 @@ def test_invalid_value_in_a_windows_section_is_reported_with_the_allowed_values(
     [
         ({"steps": "1 h"}, 'setting "streams.weather.fill.steps" is unknown'),
         ({"from_time": "2013-01-01"}, "Known in [streams.weather.fill]: step, zone, hours"),
-        ({"from": 5.5}, "from_time must be a valid integer, not 5.5"),
+        ({"from": 5.5}, "from must be a valid integer, not 5.5"),
         ({"columns": "linear"}, "columns: it must be a valid dictionary"),
         ({"closed": "2013-12-25"}, "closed: it must be a valid tuple"),
         ({"max_rows": 0}, "max_rows must be greater than or equal to 1, not 0"),
@@ -457,6 +457,14 @@ def test_invalid_value_in_a_fill_section_is_reported(more: dict[str, Any], words
     with pytest.raises(InputError) as caught:
         filled_application("weather", stream(fill=FILL | more), SCHEMA)
     assert words in str(caught.value) and "[streams.weather.fill]" in caught.value.hint
+
+
+def test_dates_without_quotes_are_read_like_text() -> None:
+    text = 'from = "2013-01-01"\nto = "2014-01-01T12:00:00+00:00"\norigin = "2013-01-01"'
+    quoted = filled_application("weather", stream(fill=FILL | tomllib.loads(text)), SCHEMA)
+    plain = tomllib.loads(text.replace('"', ""))
+    unquoted = filled_application("weather", stream(fill=FILL | plain), SCHEMA)
+    assert configuration_digest(unquoted) == configuration_digest(quoted)
 
 
 def test_configuration_digests_equal_those_of_earlier_versions() -> None:

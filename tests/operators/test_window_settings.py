@@ -69,4 +69,4 @@ def test_event_windows_reject_wrong_settings(wrong: dict[str, Any], words: str) 
     assert CountWindows(length=5).slide == 5
     with pytest.raises(InputError) as caught:
         CountWindows(length=0)
-    assert caught.value.primary.count(", not 0") == 1, "length and slide are told together"
+    assert caught.value.primary.count(", not 0") == 1, "one error for length and slide"

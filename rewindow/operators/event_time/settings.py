@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from rewindow.errors import InputError
-from rewindow.operators.durations import DurationUs, PositiveUs, duration_us
+from rewindow.operators.durations import NonNegativeUs, PositiveUs, duration_us
 from rewindow.operators.setting_errors import HintedValueError, refusal
 from rewindow.windows import format_duration
 
@@ -97,7 +97,7 @@ class EventTime(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     streams: dict[str, StreamTime] = Field(min_length=1)
-    lag_us: DurationUs = Field(0, alias="lag")
+    lag_us: NonNegativeUs = Field(0, alias="lag")
     watermark_interval_us: PositiveUs = Field(1_000_000, alias="watermark_interval")
     arrived_at: str = "arrived_at"
     tie: Literal["tuple_first", "tick_first"] = "tuple_first"

@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from rewindow.operators.durations import DurationUs, PositiveUs
+from rewindow.operators.durations import NonNegativeUs, PositiveUs
 from rewindow.operators.setting_errors import HintedValueError, refusal
 from rewindow.windows import format_duration
 
@@ -30,10 +30,10 @@ class _Repeating(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    allowed_lateness_us: DurationUs = Field(0, alias="allowed_lateness")
-    early_us: DurationUs | None = Field(None, alias="early")
+    allowed_lateness_us: NonNegativeUs = Field(0, alias="allowed_lateness")
+    early_us: NonNegativeUs | None = Field(None, alias="early")
     early_tuples: int | None = None
-    late_us: DurationUs | None = Field(None, alias="late")
+    late_us: NonNegativeUs | None = Field(None, alias="late")
     late_tuples: int | None = None
     accumulation: Literal["discarding", "accumulating", "retracting"] = "retracting"
     only_updated_panes: bool = False
@@ -207,7 +207,7 @@ class ApexWindows(EventWindows):
     Rules: E51 to E55
     """
 
-    lateness_us: DurationUs | None = Field(None, alias="lateness")
+    lateness_us: NonNegativeUs | None = Field(None, alias="lateness")
 
     @model_validator(mode="after")
     def _check_allowed_lateness(self) -> ApexWindows:
@@ -369,7 +369,7 @@ class SessionWindows(BaseModel):
 
     gap_us: PositiveUs = Field(alias="gap")
     gap_inclusive: bool = False
-    allowed_us: DurationUs = Field(0, alias="allowed_lateness")
+    allowed_us: NonNegativeUs = Field(0, alias="allowed_lateness")
 
     def __init__(self, **settings: Any) -> None:
         try:

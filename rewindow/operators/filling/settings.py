@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
-from rewindow.operators.durations import DurationUs, PositiveUs, duration_us
+from rewindow.operators.durations import NonNegativeUs, PositiveUs, duration_us
 from rewindow.operators.schedule.grids import EventGrid, FixedGrid, calendar_grid
 from rewindow.operators.schedule.opening_hours import OpeningHours
 from rewindow.operators.setting_errors import in_one_line, refusal
@@ -68,8 +68,8 @@ class ColumnFill(BaseModel):
     column: str | None = None
     periods_us: tuple[PositiveUs, ...] = Field((), alias="periods")
     fallback: Literal["null", "forward", "backward", "nearest", "linear"] = "null"
-    max_gap_us: DurationUs | None = Field(None, alias="max_gap")
-    max_carry_us: DurationUs | None = Field(None, alias="max_carry")
+    max_gap_us: NonNegativeUs | None = Field(None, alias="max_gap")
+    max_carry_us: NonNegativeUs | None = Field(None, alias="max_carry")
     extrapolate: bool = False
     treat_null_as_missing: bool = False
     min_value: float | None = Field(None, allow_inf_nan=False)
@@ -137,7 +137,7 @@ class FillRules(OpeningHours):
     origin: int = 0
     max_rows: int = Field(1_000_000, ge=1)
     unit: Literal["us", "ms", "s"] = "us"
-    look_back_us: DurationUs | None = Field(None, alias="look_back")
+    look_back_us: NonNegativeUs | None = Field(None, alias="look_back")
 
     @field_validator("look_back_us")
     @classmethod

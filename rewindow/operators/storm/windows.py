@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from rewindow.names import quoted_column
 from rewindow.operators.columns import floor_div
-from rewindow.operators.durations import DurationUs
+from rewindow.operators.durations import NonNegativeUs
 from rewindow.operators.event_time import watermarks as marks
 from rewindow.operators.event_time.lateness import NULL_TS, ON_TIME, arrived_us, timestamp_us
 from rewindow.operators.event_time.settings import EventTime, StreamTime
@@ -76,9 +76,9 @@ class StormWindows(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    length_us: DurationUs | None = Field(None, alias="length")
+    length_us: NonNegativeUs | None = Field(None, alias="length")
     length_tuples: int | None = None
-    slide_us: DurationUs | None = Field(None, alias="slide")
+    slide_us: NonNegativeUs | None = Field(None, alias="slide")
     slide_tuples: int | None = None
 
     def __init__(self, **settings: Any) -> None:
