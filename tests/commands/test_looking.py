@@ -330,6 +330,20 @@ def test_unpublished_option_rejects_other_ranges_and_succeeds_if_none_are_left(
     assert json.loads(run(verb, "totals", "--unpublished", "--json")[1])["windows"] == 0
 
 
+def test_plan_contains_the_options_of_the_command_line(
+    run: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("REWINDOW_CONFIG", str(make_project(tmp_path).config.file))
+    values = ["--mode", "at_least_once", "--group-windows", "2", "--checkpoint-windows", "5"]
+    flags = ["--allow-missing", "--initial-state", "--allow-other-code", "--allow-affected"]
+    words = [*values, *flags, "--no-verify-inputs"]
+    code, text, errors = run("plan", "totals", *words, "--json")
+    planned = json.loads(text)
+    assert planned["options"] == words, (code, errors)
+
+
 def test_plan_shows_the_unpublished_range(
     run: Command,
     tmp_path: Path,

@@ -123,6 +123,7 @@ def test_publication_uses_the_checked_versions(config: Config) -> None:
     drop_rows(replay.root)
     details = publishing._details(config, ledger, judged)
     assert details.staged_versions["ranks"] == Table.open(replay.root / "ranks").version - 1
+    assert judged.replay.table("ranks").version == details.staged_versions["ranks"]
 
 
 def test_publication_stops_when_the_facts_were_altered_after_its_start(config: Config) -> None:
