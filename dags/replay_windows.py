@@ -7,6 +7,7 @@
 | check_windows | window report and quality gate; a range that does not pass stays staged |
 | approve_publication | waits for the approval of a user, if the form requires it |
 | publish_windows | replaces the range in the published tables |
+| close_replay | records the decision: a replay that was rejected is left staged or given up |
 
 Fill in the application, the reason and the range: as times (half-open, with a time zone), as
 windows (closed), or as all sealed windows that are not published (`--unpublished` of the command
@@ -15,8 +16,8 @@ out, and the log of plan_replay lists them. A retry or a clear of any task resum
 once that is published, undone or abandoned, a clear of the whole run plans a new one.
 """
 
-from rewindow_airflow import approve, check, form_dag, plan_form, publish, replay
+from rewindow_airflow import approve, check, close_replay, form_dag, plan_form, publish, replay
 
 with form_dag("replay_windows", doc_md=__doc__, tags=["replay"]):
     plan = plan_form()
-    plan >> replay(plan) >> check(plan) >> approve(plan) >> publish(plan)
+    plan >> replay(plan) >> check(plan) >> approve(plan) >> publish(plan) >> close_replay(plan)

@@ -7,6 +7,7 @@
     ├── OverlapError           another replay or publication has locked the range (retryable)
     ├── FencedError            a newer attempt has taken over; this one must stop, without retry
     ├── CheckpointError        a checkpoint is missing, damaged, stale or foreign
+    │   └── CodeChangedError   the code or the configuration differs from the plan's
     ├── NotDeterministicError  a window computed again differs from the committed one
     ├── TableError             a table is damaged, foreign, or has features that we cannot write
     │   └── MissingTableError  a table does not exist
@@ -112,6 +113,10 @@ class FencedError(RewindowError):
 
 class CheckpointError(RewindowError):
     """A checkpoint is missing, damaged, stale or foreign."""
+
+
+class CodeChangedError(CheckpointError):
+    """The code or the configuration of an application has changed since a replay was planned."""
 
 
 class NotDeterministicError(RewindowError):

@@ -41,7 +41,11 @@ def begin_publish(config: Config, name: str, arguments: dict[str, Any], again: b
     """
     from rewindow.launcher import plain_submission
 
-    return plain_submission(config, "publish.py", ["--replay", name], subject=name)
+    options = ["--replay", name]
+    for option in ("accept", "who"):
+        if arguments.get(option):
+            options += [f"--{option}", str(arguments[option])]
+    return plain_submission(config, "publish.py", options, subject=name)
 
 
 def begin_record(config: Config, name: str, arguments: dict[str, Any], again: bool) -> Submission:

@@ -23,6 +23,7 @@ from airflow.sdk.definitions.mappedoperator import MappedOperator
 
 from rewindow.settings.config import Config
 from rewindow_airflow import replay_requests
+from rewindow_airflow.approval import ApprovePublicationOperator, CloseReplayOperator
 from rewindow_airflow.assets import PUBLICATIONS, stream_asset
 from rewindow_airflow.containers import NAME_TEMPLATE
 from rewindow_airflow.deliveries import DeliverOperator
@@ -39,7 +40,6 @@ from rewindow_airflow.operators import RewindowSubmitOperator
 from rewindow_airflow.policy import DEFAULT_ARGS, SINCE
 from rewindow_airflow.repairs import RepairOperator
 from rewindow_airflow.steps import (
-    ApprovePublicationOperator,
     BuildReportSiteOperator,
     ReportGapsOperator,
     RewindowCheckOperator,
@@ -234,6 +234,17 @@ def publish(plan: BaseOperator, **arguments: Any) -> BaseOperator:
         replay=_replay_of(plan),
         outlets=outlets,
         **{"task_id": "publish_windows", **arguments},
+    )
+
+
+def close_replay(plan: BaseOperator, **arguments: Any) -> BaseOperator:
+    """Returns the task that records what was decided about a replay that was not published.
+
+    It belongs after `publish`, and also runs if the publication was skipped.
+    """
+    return CloseReplayOperator(
+        replay=_replay_of(plan),
+        **{"task_id": "close_replay", "trigger_rule": "none_failed", **arguments},
     )
 
 

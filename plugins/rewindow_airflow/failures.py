@@ -14,7 +14,8 @@ from airflow.sdk.exceptions import (
     AirflowRescheduleException,
 )
 
-from rewindow.errors import RewindowError
+from rewindow.errors import CodeChangedError, RewindowError
+from rewindow_airflow.hints import PLAN_AGAIN, in_airflow
 
 DONE = 0
 BAD_INPUT = 2
@@ -78,8 +79,11 @@ def is_retryable(exit_code: int, outcome_says: bool) -> bool:
 def failure(message: str, retryable: bool) -> AirflowException:
     """Returns the exception that makes Airflow retry a task, or the exception that prevents a
     retry.
+
+    Before the hint with a command, the message names the act in Airflow.
     """
-    return AirflowException(message) if retryable else AirflowFailException(message)
+    text = in_airflow(message)
+    return AirflowException(text) if retryable else AirflowFailException(text)
 
 
 @contextmanager
@@ -93,6 +97,9 @@ def mapped_errors(ending: str = "") -> Iterator[None]:
     """
     try:
         yield
+    except CodeChangedError as error:
+        message = "\n".join(filter(None, (in_airflow(str(error), PLAN_AGAIN), ending)))
+        raise AirflowFailException(message) from error
     except RewindowError as error:
         message = "\n".join(filter(None, (str(error), ending)))
         raise failure(message, error.retryable) from error

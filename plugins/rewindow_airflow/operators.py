@@ -15,6 +15,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipException
 
 from rewindow.errors import OverlapError
+from rewindow_airflow.approval import accepted_in
 from rewindow_airflow.assets import PUBLICATIONS, stream_asset, tell_published, tell_recorded
 from rewindow_airflow.attempts import BEGINNINGS, settings_for
 from rewindow_airflow.containers import wait_for_upstream
@@ -30,7 +31,7 @@ from rewindow_airflow.failures import (
     waiting,
 )
 from rewindow_airflow.progress import TaskLog
-from rewindow_airflow.replay_task import ReplayTask
+from rewindow_airflow.replay_task import ReplayTask, was_cleared
 from rewindow_airflow.spark_process import SparkProcess
 
 if TYPE_CHECKING:
@@ -147,10 +148,11 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         if self.job == "replay":
             wait_for_upstream(config, name, context, self.log)
         try:
+            accepted = accepted_in(context) if self.job == "publish" else {}
             return BEGINNINGS[self.job](
                 config,
                 name,
-                self.arguments,
+                {**self.arguments, **accepted},
                 was_cleared(context["ti"], self.retries),
             )
         except OverlapError as held:
@@ -208,11 +210,3 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         last = self._told.last if self._told else None
         reached = f": {last.mark:,} of {last.of:,} windows are committed" if last else ""
         return f"A retry or a clear of this task resumes the same {self._subject}{reached}."
-
-
-def was_cleared(instance: Any, retries: int) -> bool:
-    """Returns whether this is the very first try, or the first try since a user cleared the task.
-
-    A clear gives a task its full number of retries again, counted from the last try.
-    """
-    return int(instance.try_number) == int(instance.max_tries) - retries + 1

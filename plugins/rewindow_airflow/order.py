@@ -101,7 +101,7 @@ def _start_again_after(context: Context, run: DagRunProtocol) -> None:
         deadline = time.monotonic() + _END_SECONDS_MAX
         while (
             _has_made_way(context, ending)
-            and _state(ending.dag_id, ending.run_id) == _RUNNING
+            and run_state(ending.dag_id, ending.run_id) == _RUNNING
             and time.monotonic() < deadline
         ):
             time.sleep(_LOOK_SECONDS / 4)
@@ -168,7 +168,7 @@ class ChangeTrigger(BaseTrigger):
     def _has_changed(self) -> bool:
         before = self.queued
         self.queued = _count_of_queued(self.dag_id)
-        return _state(self.dag_id, self.run_id) != self.state or self.queued > before
+        return run_state(self.dag_id, self.run_id) != self.state or self.queued > before
 
 
 def _runs_back(
@@ -231,7 +231,7 @@ def _same_slots(run: DagRunProtocol, other: DagRunProtocol) -> bool:
     return (run.run_type == "backfill") == (other.run_type == "backfill")
 
 
-def _state(dag_id: str, run_id: str) -> str:
+def run_state(dag_id: str, run_id: str) -> str:
     """Returns the state of a run; empty if it was deleted."""
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 

@@ -1,36 +1,36 @@
-"""The tasks of a replay that need no Spark: plan, check, approve. Each calls the library and logs
+"""The tasks of a replay that need no Spark: plan, check, reports. Each calls the library and logs
 the result.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from rewindow_airflow.failures import WAIT, Nothing, NotYet, mapped_errors, waiting
-from rewindow_airflow.forms import APPROVE, STAGED
 from rewindow_airflow.identity import RunName, day_of, newest_of, run_name
 from rewindow_airflow.links import ReportsLink, TimeLink
 from rewindow_airflow.order import make_way, turn_of
 from rewindow_airflow.replay_requests import describe, reject_other_options
-from rewindow_airflow.replay_task import ReplayTask
+from rewindow_airflow.replay_task import ReplayTask, was_cleared
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from rewindow.inspection.gaps import GapReport
+    from rewindow.ledger import Replay
     from rewindow.location import Location
     from rewindow.planning import ReplayRequest
     from rewindow.recovery import Plan
     from rewindow.settings.config import Config
 
 
+PLAN_AGAIN = "plan_again"
+REFUSE = "refuse"
 _SHOWN_ROWS = 100
 
 
@@ -41,10 +41,16 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
     is open, and plans a new one after it is published, undone or abandoned. Later tasks read the id
     from XCom `replay_id`; the task of the jobs is mapped over the return value of this one.
 
+    If the application's code or configuration has changed, the open replay cannot continue. If a
+    user cleared this task, it gives the replay up and plans again: containers that have ended and
+    did not change are reused. A retry never does this, so that a deployment discards no work.
+
     Args:
         request_of: creates the request from settings and Airflow's context.
         part: distinguishes replays of one run.
         in_order: plan only after the previous run, in the order of logical dates, has succeeded.
+        on_other_code: "plan_again", or "refuse" to keep an open replay of other code also after a
+            clear; the task then fails.
     """
 
     def __init__(
@@ -53,12 +59,18 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
         request_of: Callable[[Config, Context], ReplayRequest],
         part: str = "",
         in_order: bool = False,
+        on_other_code: str = PLAN_AGAIN,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if on_other_code not in (PLAN_AGAIN, REFUSE):
+            raise ValueError(
+                f'on_other_code must be "{PLAN_AGAIN}" or "{REFUSE}", not "{on_other_code}"'
+            )
         self.request_of = request_of
         self.part = part
         self.in_order = in_order
+        self.on_other_code = on_other_code
         self.replay = ""
 
     def execute(self, context: Context, event: Any = None) -> list[str]:
@@ -73,8 +85,8 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
 
         Raises:
             AirflowFailException: the range, the application or the settings are rejected; the
-                application differs from the one in the plan of the run's open replay; or this run
-                gives up its slot to an earlier one.
+                application differs from the one in the plan of the run's open replay, and this
+                task was not cleared; or this run gives up its slot to an earlier one.
             AirflowRescheduleException: windows to replay are not recorded yet.
             AirflowSkipException: there is nothing to replay.
             TaskDeferred: the previous run has not succeeded yet.
@@ -82,7 +94,6 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
         Rules: W65
         """
         from rewindow.ledger import Ledger
-        from rewindow.loading.catalog import check_code, load_application
         from rewindow.settings.config import Config
 
         run = context["dag_run"]
@@ -93,17 +104,11 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
         with mapped_errors():
             config = Config.load()
             number, known = newest_of(Ledger.open(config.ledger_url), name)
-            plan = (
-                self._planned(config, context, name, number) if known is None else known.read_plan()
-            )
+            plan = self._continued(config, context, known) if known is not None else None
+            if plan is None:
+                number += known is not None
+                plan = self._planned(config, context, name, number, before=known)
             self.replay = plan.replay_id
-            if known is not None:
-                self.log.info("The replay of this run is %s: continuing it", known.state)
-                reject_other_options(plan, run.conf or {})
-                check_code(
-                    plan,
-                    load_application(config, plan.application, plan.parameters, given=plan.given),
-                )
         for line in describe(plan):
             self.log.info("%s", line)
         values = {"replay_id": self.replay, "first": plan.first, "last": plan.last}
@@ -111,8 +116,46 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
             context["ti"].xcom_push(key, value)
         return plan.jobs
 
-    def _planned(self, config: Config, context: Context, name: RunName, number: int) -> Plan:
-        from rewindow.planning import create_replay
+    def _continued(self, config: Config, context: Context, known: Replay) -> Plan | None:
+        """Returns the plan of the run's open replay; None if it must be planned again.
+
+        Raises:
+            InputError: the run requests other options than the replay has.
+            CodeChangedError: the code has changed, and this task was not cleared, or it may not
+                give up the replay.
+        """
+        from rewindow.errors import CodeChangedError
+        from rewindow.loading.catalog import check_code, load_application
+
+        plan = known.read_plan()
+        self.replay = plan.replay_id
+        reject_other_options(plan, context["dag_run"].conf or {})
+        try:
+            check_code(
+                plan,
+                load_application(config, plan.application, plan.parameters, given=plan.given),
+            )
+        except CodeChangedError as error:
+            if self.on_other_code == REFUSE or not was_cleared(context["ti"], self.retries):
+                raise
+            self.log.warning("%s", error.primary)
+            return None
+        self.log.info("The replay of this run is %s: continuing it", known.state)
+        return plan
+
+    def _planned(
+        self,
+        config: Config,
+        context: Context,
+        name: RunName,
+        number: int,
+        before: Replay | None,
+    ) -> Plan:
+        """Plans a replay, and gives up the one before of the same run, if there is one.
+
+        The replay before is given up only after the new request has been checked.
+        """
+        from rewindow.planning import create_replay, draft_plan
 
         try:
             request = self.request_of(config, context)
@@ -123,11 +166,32 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
                 make_way(context)
             self.log.info("%s\nLooking again in %s", lack, WAIT)
             raise waiting(lack, context.get("task_reschedule_count", 0)) from lack
+        run = context["dag_run"]
         replay_id = name.replay_id(day_of(config, request), number)
-        return create_replay(
-            config,
-            replace(request, replay_id=replay_id, dag=context["dag_run"].dag_id),
+        request = replace(request, replay_id=replay_id, dag=run.dag_id, run=run.run_id)
+        if before is not None:
+            draft_plan(config, request)
+            self._give_up(config, before, run.run_id)
+            if before.read_plan().is_divided and request.reuse is None:
+                request = replace(request, reuse=before.replay_id, reuse_optional=True)
+        return create_replay(config, request)
+
+    def _give_up(self, config: Config, known: Replay, run_id: str) -> None:
+        """Abandons a replay whose code has changed. The ledger and the log have the reason, and the
+        number of windows whose results are discarded.
+        """
+        from rewindow.launcher.verbs import abandon
+        from rewindow.ledger import Ledger
+
+        ledger = Ledger.open(config.ledger_url)
+        marks = [entry.mark for entry in ledger.replays.containers(known.replay_id)]
+        discarded = sum(marks) if marks else known.mark
+        reason = (
+            f"its code changed, and run {run_id} was cleared: given up with "
+            f"{discarded:,} committed windows"
         )
+        abandon(config, known.replay_id, reason=reason)
+        self.log.warning('Replay "%s" is abandoned: %s', known.replay_id, reason)
 
 
 class RewindowCheckOperator(ReplayTask, BaseOperator):
@@ -171,102 +235,6 @@ class RewindowCheckOperator(ReplayTask, BaseOperator):
                     detail=f"Failed: {', '.join(failed)}.",
                 )
         return dict(result.summary())
-
-
-class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
-    """Waits for an approval if the form requests one. Otherwise it succeeds immediately, or leaves
-    the range staged.
-
-    Airflow renders the body of the question as Markdown. Texts of a user are quoted in it as code
-    blocks, so that they cannot load an image or look like part of the question.
-    """
-
-    template_fields = ("replay",)
-
-    def __init__(self, *, replay: str, **kwargs: Any) -> None:
-        super().__init__(subject="Publish the replayed windows?", **kwargs)
-        self.replay = replay
-
-    def execute(self, context: Context) -> Any:
-        """Waits for the answer. If the user rejects, the publication is skipped."""
-        wish = context["params"]["publish"]
-        if wish == APPROVE:
-            self.body = question(
-                self.replay,
-                context["params"]["application"],
-                context["params"]["reason"],
-                objections(self.replay),
-            )
-            return super().execute(context)
-        if wish == STAGED:
-            raise AirflowSkipException("The form asks to leave the range staged")
-        self.log.info("The form asks to publish as soon as the gate has passed")
-        return {"chosen_options": [self.APPROVE]}
-
-
-def objections(replay_id: str) -> Sequence[str]:
-    """Returns the problems that a user must accept to publish a replay, one line each."""
-    from rewindow.ledger import Ledger
-    from rewindow.publication.publish import check_publishable
-    from rewindow.settings.config import Config
-
-    with mapped_errors():
-        config = Config.load()
-        ledger = Ledger.open(config.ledger_url)
-        replay = ledger.replays.get(replay_id)
-        plan = replay.read_plan()
-        return check_publishable(config, ledger, replay, plan, accept="shown only").overrides
-
-
-def question(
-    replay_id: str,
-    application: str,
-    reason: str,
-    against: Sequence[str] = (),
-) -> str:
-    """Returns the text for an approver as Markdown.
-
-    Texts of a user in it are not interpreted as markup.
-
-    Args:
-        replay_id, application, reason: values of the form.
-        against: problems that publishing would have to accept.
-    """
-    command = f'rewindow publish {replay_id} --accept "REASON"'
-    refusal = (
-        "`rewindow publish` will reject it for these reasons:\n\n"
-        + verbatim("\n".join(against))
-        + "\n\nTo accept them, run this command before you approve:\n\n"
-        + verbatim(command)
-        + "\n"
-    )
-    return (
-        "The gate has passed; the task check_windows links to its report.\n\n"
-        f"Replay and application:\n\n{verbatim(f'{replay_id} of {application}')}\n\n"
-        f"The reason that was given, word for word:\n\n{verbatim(reason)}\n"
-        + (f"\n{refusal}" if against else "")
-    )
-
-
-def verbatim(text: str) -> str:
-    """Returns a text as a Markdown code block. No content of the text can end the block.
-
-    >>> print(verbatim("a ``` b"))
-    ````text
-    a ``` b
-    ````
-    """
-    lines = ["".join(map(_shown, line)) for line in re.split(r"\r\n|\n|\r", text)]
-    longest = max(map(len, re.findall(r"[`~]+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return "\n".join([f"{fence}text", *lines, fence])
-
-
-def _shown(letter: str) -> str:
-    """Returns a character, or a replacement if it is invisible, such as characters that change the
-    direction of text.
-    """
-    return letter if letter.isprintable() or letter == "\t" else "\N{REPLACEMENT CHARACTER}"
 
 
 class ReportGapsOperator(BaseOperator):

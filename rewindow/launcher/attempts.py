@@ -25,6 +25,7 @@ from rewindow.launcher.processes import end_process_group
 from rewindow.launcher.readiness import check_attempts, check_inputs, check_tables
 from rewindow.ledger import AttemptEnd, AttemptRecord, Ledger, Replay
 from rewindow.ledger.replays import next_steps
+from rewindow.loading.catalog import check_code, load_planned
 from rewindow.location import Location
 from rewindow.names import check_replay_id, check_stream
 from rewindow.planning.containers import container_to_run, plan_container
@@ -141,11 +142,12 @@ def begin_attempt(
         InputError: the replay or container does not exist, is closed, a container that it reads has
             not ended, or the crash point is invalid.
         OverlapError: another replay has locked the range.
+        CodeChangedError: the code or the configuration has changed since the replay was planned.
         TableError: the ledger is older than the replay's tables, or does not belong to them; a
             table has lost commits that cannot be computed again.
         RewindowError: too many attempts without a new checkpoint.
 
-    Rules: R90, R91
+    Rules: R90, R91, W65
     """
     ledger = Ledger.open(config.ledger_url)
     whole, _, name = replay_id.partition("@")
@@ -172,6 +174,7 @@ def begin_attempt(
         if crash:
             crash = crashes_in(crash, container.name if container else ASSEMBLY)
     check_inputs(config, plan)
+    check_code(plan, load_planned(config, plan))
     if not again:
         check_attempts(config, ledger, plan)
     check_disk(config, sum(entry.bytes for entry in plan.inputs))

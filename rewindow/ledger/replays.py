@@ -327,6 +327,18 @@ class Replays(LedgerPart):
             )
             return read_replay(connection, replay_id)
 
+    def remark(self, replay_id: str, message: str) -> None:
+        """Stores a message with a replay, for example a user's decision. The state stays the same.
+
+        Raises:
+            InputError: no replay has this id.
+        """
+        with self.writing() as connection:
+            state = read_replay(connection, replay_id).state
+            values = {"message": message, "changed_at": self.now}
+            same = (replays.c.replay_id == replay_id) & (replays.c.state == state)
+            connection.execute(update(replays).where(same).values(**values))
+
     def reopen(self, replay_id: str, message: str) -> None:
         """Sets an ended replay to failed because its tables have lost commits, so that it can
         continue.

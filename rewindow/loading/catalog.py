@@ -22,7 +22,7 @@ import pyarrow as pa
 from rewindow.application import Application, PropertyOverride, Violation, apply_overrides
 from rewindow.application.failing import failing_tables
 from rewindow.application.overrides import FILE
-from rewindow.errors import CheckpointError, InputError, RewindowError
+from rewindow.errors import CodeChangedError, InputError, RewindowError
 from rewindow.loading.code_versions import code_version, configuration_digest, own_modules
 from rewindow.loading.defined_applications import (
     defined_application,
@@ -454,13 +454,13 @@ def check_code(plan: Plan, loaded: LoadedApplication) -> None:
     """Checks that the code, the configuration and the order of tuples are the same as in the plan.
 
     Raises:
-        CheckpointError: one of the fingerprints or the order differs.
+        CodeChangedError: one of the fingerprints or the order differs.
 
     Rules: O39, W65
     """
     again = f"rewindow abandon {whole_replay(plan.replay_id)} && {plan.command}"
     if plan.tuple_order != TUPLE_ORDER and _depends_on_order(loaded.app):
-        raise CheckpointError(
+        raise CodeChangedError(
             f'replay "{plan.replay_id}" was planned with another order of tuples between operators',
             detail="This version of Rewindow calls tuple operators in another order than the "
             "version that computed the windows so far. Nothing was changed.",
@@ -471,7 +471,7 @@ def check_code(plan: Plan, loaded: LoadedApplication) -> None:
         ("configuration", plan.configuration_digest, loaded.configuration_digest),
     ):
         if planned != now:
-            raise CheckpointError(
+            raise CodeChangedError(
                 f'{name} of application "{plan.application}" has changed since replay '
                 f'"{plan.replay_id}" was planned',
                 detail=f"Planned with {planned}, now {now}. Its checkpoints belong to the old one.",

@@ -152,7 +152,13 @@ def draft_plan(config: Config, request: ReplayRequest) -> PlanPreview:
         holes,
     )
     if request.reuse is not None:
-        plan = with_reused(config, plan, loaded.app, request.reuse)
+        try:
+            plan = with_reused(config, plan, loaded.app, request.reuse)
+        except InputError as error:
+            if not request.reuse_optional:
+                raise
+            warnings = [*plan.warnings, f"all containers are computed: {error.primary}"]
+            plan = plan.model_copy(update={"warnings": warnings})
     seconds, basis = estimate(config, plan)
     refused = None if _is_allowed(config, request) else refusal(plan.application, mode, start)
     return PlanPreview(
@@ -247,6 +253,7 @@ def _plan(
         sample_seed=request.sample_seed,
         candidate=request.candidate,
         dag=request.dag,
+        run=request.run,
         parameters=request.parameters,
         verify_inputs=config.replay.verify_inputs
         if request.verify_inputs is None

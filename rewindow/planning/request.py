@@ -49,6 +49,9 @@ class ReplayRequest:
 
     Attributes:
         dag: id of the Airflow DAG that created the request; empty for the command line.
+        run: id of the DAG run that created the request.
+        reuse_optional: whether the replay `reuse` only saves work: if none of its containers can be
+            reused, all are computed.
         sample_seed: for a sample that is compared with another one, see Plan.
         candidate: for a candidate, see Plan.
         code: folder with the application's code, instead of the folders in the settings; the replay
@@ -151,6 +154,8 @@ class ReplayRequest:
     )
     reason: str = field(default="", metadata=_option("Reason, which is stored with the replay."))
     dag: str = ""
+    run: str = ""
+    reuse_optional: bool = False
     sample_seed: int | None = None
     candidate: Candidate | None = None
     code: Location | None = None

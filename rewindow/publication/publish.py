@@ -147,7 +147,7 @@ def publish(
             accept=accept,
             who=who or getpass.getuser(),
         )
-        details = _details(config, ledger, checked)
+        details = publication_details(config, ledger, checked)
         for table in tables:
             is_data = table.kind is Kind.DATA
             if is_data and (reason := reason_to_publish_with_spark(config, table.name, plan.range)):
@@ -413,7 +413,7 @@ def _visible(
     return publication
 
 
-def _details(
+def publication_details(
     config: Config,
     ledger: Ledger,
     checked: Publishable,

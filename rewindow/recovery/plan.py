@@ -291,6 +291,7 @@ class Plan(_Value):
             of a crash in at most once, and splits a range that would otherwise fit into one group.
         dag: id of the Airflow DAG that created it, empty for the command line; users who may read
             that DAG may read the replay's pages.
+        run: id of the DAG run that created it, empty for the command line.
         verify_inputs: whether every attempt compares the bytes of the input files with their
             recorded checksums; it always compares names and sizes.
         errors: the tables of the error ports, which every replay of the application stores.
@@ -337,6 +338,7 @@ class Plan(_Value):
     start: StartState
     reason: str = ""
     dag: str = ""
+    run: str = ""
     parameters: dict[str, str] = Field(default_factory=dict)
     warnings: list[str] = Field(default_factory=list)
     verify_inputs: bool = True

@@ -32,7 +32,8 @@ from rewindow.ledger import Ledger
 from rewindow.settings.config import Config
 from rewindow_airflow import attempts
 from rewindow_airflow.failures import is_retryable
-from rewindow_airflow.operators import RewindowSubmitOperator, was_cleared
+from rewindow_airflow.operators import RewindowSubmitOperator
+from rewindow_airflow.replay_task import was_cleared
 from tests.publication.staging import StagedReplay
 
 JOB = """

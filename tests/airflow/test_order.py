@@ -134,7 +134,7 @@ def make(monkeypatch: pytest.MonkeyPatch, days: int, slots: int) -> Scheduler:
 
     monkeypatch.setattr(order, "_previous", scheduler.previous)
     monkeypatch.setattr(order, "_start_again", scheduler.clear)
-    monkeypatch.setattr(order, "_state", lambda dag_id, run_id: found[int(run_id)].state.value)
+    monkeypatch.setattr(order, "run_state", lambda dag_id, run_id: found[int(run_id)].state.value)
     monkeypatch.setattr(
         order,
         "_count_of_queued",

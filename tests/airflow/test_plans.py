@@ -28,14 +28,15 @@ from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table, query
 from rewindow.storage.formats import TableKind, format_property
-from rewindow_airflow import replay_requests, steps
+from rewindow_airflow import replay_requests, steps, unstarted
 from rewindow_airflow.failures import WAIT, WAITS_MAX
 from rewindow_airflow.forms import daily_params, replay_params
 from rewindow_airflow.identity import run_name
 from rewindow_airflow.links import REPLAY_LINKS
+from rewindow_airflow.operators import RewindowSubmitOperator
 from rewindow_airflow.steps import RewindowPlanOperator
 from tests.airflow.conftest import ROOT, in_force
-from tests.airflow.small_project import DAYS, FIRST_DAY, make_project, record
+from tests.airflow.small_project import CONTAINERS, DAYS, FIRST_DAY, make_project, record
 from tests.inspection.test_unusable import BEGIN, DAY, GOOD, bad_ones
 from tests.ledger.life import run_to_end
 
@@ -80,29 +81,45 @@ def context(run_id: str, days: int = 0, **conf: Any) -> dict[str, Any]:
 
 
 class Instance:
-    """A task instance that keeps what is pushed."""
+    """A task instance that keeps what is pushed.
 
-    def __init__(self) -> None:
+    Its first try, or the one after a clear, is the first of `retries` + 1 tries.
+    """
+
+    def __init__(self, retries: int = 0, *, cleared: bool = False) -> None:
         self.pushed: dict[str, Any] = {}
+        self.try_number = 4
+        self.max_tries = 3 + retries if cleared else 3 + retries - 1
 
     def xcom_push(self, key: str, value: Any) -> None:
         self.pushed[key] = value
 
 
-def execute(operator: RewindowPlanOperator, found: dict[str, Any]) -> dict[str, Any]:
+def execute(
+    operator: RewindowPlanOperator,
+    found: dict[str, Any],
+    *,
+    cleared: bool = False,
+) -> dict[str, Any]:
     """Executes a task that plans and returns its XComs."""
-    instance = Instance()
+    instance = Instance(operator.retries, cleared=cleared)
     jobs = operator.execute(found | {"ti": instance})  # type: ignore[arg-type]
-    assert jobs == [instance.pushed["replay_id"]] == [operator.replay]
+    assert jobs[-1] == instance.pushed["replay_id"] == operator.replay
     return instance.pushed
 
 
-def plan(found: dict[str, Any]) -> RewindowPlanOperator:
+def plan(
+    found: dict[str, Any],
+    *,
+    cleared: bool = False,
+    **arguments: Any,
+) -> RewindowPlanOperator:
     operator = RewindowPlanOperator(
         task_id="plan_replay",
         request_of=replay_requests.interval_request,
+        **arguments,
     )
-    execute(operator, found)
+    execute(operator, found, cleared=cleared)
     return operator
 
 
@@ -132,16 +149,97 @@ def test_open_replay_with_a_different_mode_is_rejected_with_a_hint(settings: Con
     assert plan(context("modes", mode="at_least_once")).replay == f"{replay}-2"
 
 
-def test_open_replay_with_different_code_is_rejected_with_a_hint(settings: Config) -> None:
+def mend(settings: Config, application: str = "clicks_by_page") -> None:
+    """Changes the code of an application, as a deployment of a fix does."""
+    module = settings.applications[0] / f"{application}.py"
+    module.write_text(module.read_text() + "\nMENDED = True\n")
+
+
+def test_retry_never_gives_up_a_replay_of_other_code(settings: Config) -> None:
     # Rules: W65
     # A clear after a fix must not publish what the old code computed.
     replay = plan(context("fixed")).replay
-    module = settings.applications[0] / "clicks_by_page.py"
-    module.write_text(module.read_text() + "\nMENDED = True\n")
-    with pytest.raises(AirflowFailException, match=f"rewindow abandon {replay}"):
+    mend(settings)
+    with pytest.raises(
+        AirflowFailException,
+        match=f"In Airflow: clear the run from its plan task.*\n.*rewindow abandon {replay}",
+    ):
         plan(context("fixed"))
-    Ledger.open(settings.ledger_url).replays.abandon(replay)
+    assert Ledger.open(settings.ledger_url).replays.get(replay).state == "planned"
+
+
+def test_cleared_plan_task_gives_up_a_replay_of_other_code_and_plans_again(
+    settings: Config,
+) -> None:
+    # Rules: W65
+    ledger = Ledger.open(settings.ledger_url)
+    replay = plan(context("fixed")).replay
+    epoch = ledger.take_over(replay, [], 0, 23)
+    ledger.attempts.report_progress(replay, epoch, 12, 12)
+    mend(settings)
+    assert plan(context("fixed"), cleared=True).replay == f"{replay}-2"
+    given_up = ledger.replays.get(replay)
+    assert given_up.state == "abandoned" and given_up.message == (
+        "its code changed, and run fixed was cleared: given up with 12 committed windows"
+    )
     assert plan(context("fixed")).replay == f"{replay}-2"
+
+
+def test_cleared_plan_task_keeps_the_replay_if_planning_again_fails(settings: Config) -> None:
+    replay = plan(context("broken")).replay
+    module = settings.applications[0] / "clicks_by_page.py"
+    module.write_text(module.read_text() + "\nraise ValueError('broken')\n")
+    with pytest.raises(AirflowFailException, match="broken"):
+        plan(context("broken"), cleared=True)
+    assert Ledger.open(settings.ledger_url).replays.get(replay).state == "planned"
+
+
+def test_cleared_plan_task_may_refuse_to_give_up_a_replay(settings: Config) -> None:
+    replay = plan(context("kept")).replay
+    mend(settings)
+    with pytest.raises(AirflowFailException, match="has changed since"):
+        plan(context("kept"), cleared=True, on_other_code="refuse")
+    assert Ledger.open(settings.ledger_url).replays.get(replay).state == "planned"
+
+
+def test_replay_of_containers_is_planned_again_with_reuse_if_possible(settings: Config) -> None:
+    (settings.applications[0] / "containers.py").write_text(CONTAINERS)
+    asked = context("parts", application="containers", initial_state=True)
+    replay = plan(asked).replay
+    mend(settings, "containers")
+    again = plan(asked, cleared=True).replay
+    planned = Ledger.open(settings.ledger_url).replays.get(again).read_plan()
+    assert again == f"{replay}-2"
+    assert f'all containers are computed: no container of replay "{replay}"' in " ".join(
+        planned.warnings
+    )
+
+
+def test_cleared_job_on_other_code_fails_before_spark_starts(settings: Config) -> None:
+    replay = plan(context("job")).replay
+    mend(settings)
+    task = RewindowSubmitOperator(task_id="replay_windows", job="replay", replay=replay)
+    with pytest.raises(AirflowFailException, match="In Airflow: clear the run from its plan task"):
+        task.execute({"ti": Instance(cleared=True)})  # type: ignore[typeddict-item]
+    assert Ledger.open(settings.ledger_url).attempts.of(replay) == []
+
+
+def test_plan_of_an_ended_run_that_never_started_is_closed(
+    settings: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger = Ledger.open(settings.ledger_url)
+    ended, running, started = (plan(context(run)).replay for run in ("ended", "live", "begun"))
+    ledger.take_over(started, [], 0, 23)
+    states = {"ended": "failed", "live": "running", "begun": "failed"}
+    monkeypatch.setattr(unstarted, "run_state", lambda dag, run: states[run])
+    assert unstarted.CloseUnstartedOperator(task_id="close").execute({}) == [ended]  # type: ignore[arg-type]
+    assert [ledger.replays.get(one).state for one in (ended, running, started)] == [
+        "abandoned",
+        "planned",
+        "planned",
+    ]
+    assert plan(context("ended")).replay == f"{ended}-2"
 
 
 def test_gap_filling_keeps_the_range_of_its_open_replay_after_new_recordings(

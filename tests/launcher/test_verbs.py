@@ -77,7 +77,7 @@ def test_every_command_is_a_documented_method_of_project() -> None:
 
 
 def test_options_of_plan_and_replay_equal_the_fields_of_a_request() -> None:
-    own = {"application", "sample_seed", "candidate", "code"}
+    own = {"application", "sample_seed", "candidate", "code", "run", "reuse_optional"}
     wished = {field.name for field in fields(ReplayRequest)} - own
     assert wished == set(ReplayOptions.__annotations__)
 
