@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rewindow_airflow.assets import stream_asset
     from rewindow_airflow.factories import (
+        act_dag,
         approve,
+        approve_act,
         build_report_site,
         check,
         close_replay,
@@ -28,17 +30,21 @@ if TYPE_CHECKING:
         plan_form,
         plan_interval,
         plan_unpublished,
+        preview_act,
         publish,
         record,
         repair,
         replay,
         report_gaps,
+        run_act,
         scheduled_dag,
         stream_dag,
     )
 
 __all__ = [
+    "act_dag",
     "approve",
+    "approve_act",
     "build_report_site",
     "check",
     "close_replay",
@@ -51,11 +57,13 @@ __all__ = [
     "plan_form",
     "plan_interval",
     "plan_unpublished",
+    "preview_act",
     "publish",
     "record",
     "repair",
     "replay",
     "report_gaps",
+    "run_act",
     "scheduled_dag",
     "stream_asset",
     "stream_dag",

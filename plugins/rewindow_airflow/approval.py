@@ -323,9 +323,9 @@ def _difference(difference: Certificate | None, grid: Grid) -> str:
         sides = (("published", found["rows_a"]), ("replay   ", found["rows_b"]))
         lines = []
         for side, rows in sides:
-            for row in rows[:_ROWS_MAX]:
-                values = ", ".join(f"{name}={value}" for name, value in row.items())
-                lines.append(f"{side}: {values}")
+            for values in rows[:_ROWS_MAX]:
+                shown = ", ".join(f"{name}={value}" for name, value in values.items())
+                lines.append(f"{side}: {shown}")
         parts.append(
             f"Rows of the first window that differs, {found['window']} ({start}), of "
             f"`{found['output']}`:\n\n{verbatim(chr(10).join(lines))}"

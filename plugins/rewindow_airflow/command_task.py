@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -50,13 +50,20 @@ class CommandOperator(BaseOperator):
             self._process.on_kill()
         self.log.info(self.ending)
 
-    def run_command(self, config: Config, context: Context, arguments: Sequence[str]) -> None:
+    def run_command(
+        self,
+        config: Config,
+        context: Context,
+        arguments: Sequence[str],
+        done: Container[int] = (DONE,),
+    ) -> None:
         """Runs a command to its end.
 
         Args:
             config: current settings.
             context: Airflow context of the task.
             arguments: command line after `rewindow`.
+            done: exit codes that mean success.
 
         Raises:
             AirflowFailException: the command failed, and another try cannot help.
@@ -77,12 +84,13 @@ class CommandOperator(BaseOperator):
         if self._told_to_end:
             process.on_kill()
         exit_code = process.run()
-        if exit_code != DONE and self._told_to_end:
+        if exit_code in done:
+            return
+        if self._told_to_end:
             self.log.info(
                 "Airflow has stopped this task; the same try resumes when Airflow is running again"
             )
             raise AirflowRescheduleException(datetime.now(UTC) + GO_ON_WAIT)
-        if exit_code != DONE:
-            said = "\n".join(f"    {line}" for line in process.last_lines)
-            message = f"The {self.what} ended: {cause(exit_code)}\n{said}\n{self.ending}"
-            raise failure(message, is_retryable(exit_code, exit_code < 0 or exit_code > 128))
+        said = "\n".join(f"    {line}" for line in process.last_lines)
+        message = f"The {self.what} ended: {cause(exit_code)}\n{said}\n{self.ending}"
+        raise failure(message, is_retryable(exit_code, exit_code < 0 or exit_code > 128))

@@ -18,11 +18,19 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from airflow.sdk import DAG, AssetAny, BaseOperator, CronDataIntervalTimetable
+from airflow.sdk import DAG, AssetAny, BaseOperator, CronDataIntervalTimetable, Param
 from airflow.sdk.definitions.mappedoperator import MappedOperator
 
 from rewindow.settings.config import Config
 from rewindow_airflow import replay_requests
+from rewindow_airflow.acts import (
+    PURGE,
+    REPLAY_ACTS,
+    STREAM_ACTS,
+    ActOperator,
+    ApproveActOperator,
+    PreviewActOperator,
+)
 from rewindow_airflow.approval import ApprovePublicationOperator, CloseReplayOperator
 from rewindow_airflow.assets import PUBLICATIONS, stream_asset
 from rewindow_airflow.containers import NAME_TEMPLATE
@@ -30,10 +38,12 @@ from rewindow_airflow.deliveries import DeliverOperator
 from rewindow_airflow.drills import DrillOperator
 from rewindow_airflow.forms import (
     CRASH,
+    act_params,
     applications,
     daily_params,
     default_application,
     drill_params,
+    replay_id_param,
     replay_params,
 )
 from rewindow_airflow.operators import RewindowSubmitOperator
@@ -272,6 +282,75 @@ def drill_dag(dag_id: str, **arguments: Any) -> DAG:
 def drill(**arguments: Any) -> BaseOperator:
     """Returns the task that kills jobs of candidate replays on purpose, and shows the cost."""
     return DrillOperator(**{"task_id": "drill_application", **arguments})
+
+
+def act_dag(dag_id: str, *, on: str, **arguments: Any) -> DAG:
+    """Returns a DAG that a user starts with a form, for `preview_act`, `approve_act` and `run_act`.
+
+    Args:
+        dag_id: name of the DAG.
+        on: "replay" for acts on a replay, "stream" for acts on a recorded stream and what was
+            published from it, "purge" to delete old data.
+        arguments: further arguments of Airflow's DAG.
+    """
+    optional = {"type": ["null", "string"]}
+    accept = Param(
+        None,
+        **optional,
+        title="Accept",
+        description="For publish: the reason for publishing in spite of objections.",
+    )
+    stream = Param(
+        None,
+        **optional,
+        enum=[None, *Config.load().streams],
+        title="Stream",
+        description="For reopen and replace. A repair finds the streams itself.",
+    )
+    age = Param(
+        30,
+        type="integer",
+        minimum=0,
+        maximum=36_500,
+        title="Older than, in days",
+        description="Age from which the tables of a replay that was never published are deleted.",
+    )
+    forms = {
+        "replay": act_params(REPLAY_ACTS, replay=replay_id_param(), accept=accept),
+        "stream": act_params(STREAM_ACTS, stream=stream),
+        "purge": act_params(PURGE, older_than_days=age),
+    }
+    return _dag(
+        dag_id,
+        schedule=None,
+        **{
+            "start_date": SINCE,
+            "params": forms[on],
+            "is_paused_upon_creation": False,
+            **arguments,
+        },
+    )
+
+
+def preview_act(**arguments: Any) -> BaseOperator:
+    """Returns the task that shows the effect of an act in its log, and changes nothing."""
+    return PreviewActOperator(**{"task_id": "preview_act", **arguments})
+
+
+def approve_act(preview: BaseOperator, **arguments: Any) -> BaseOperator:
+    """Returns the task that asks a user to approve an act that removes or replaces rows."""
+    return ApproveActOperator(
+        preview=preview.output,
+        **{"task_id": "approve_act", **arguments},
+    )
+
+
+def run_act(**arguments: Any) -> BaseOperator:
+    """Returns the task that runs an act.
+
+    Acts that start Spark belong into the pool `spark`, which is the default.
+    """
+    return ActOperator(**{"task_id": "run_act", **arguments})
 
 
 def repair(**arguments: Any) -> BaseOperator:

@@ -10,7 +10,7 @@ from airflow.sdk import Param
 from rewindow.application import MODES
 from rewindow.crash import CONTAINER, Step
 from rewindow.errors import InputError
-from rewindow.names import COMPONENT
+from rewindow.names import COMPONENT, REPLAY_ID_LENGTH_MAX
 from rewindow.settings.config import Config
 
 if TYPE_CHECKING:
@@ -88,13 +88,7 @@ def replay_params(
             **({"default": default} if default else {}),
             **_application(names, ["string"]),
         ),
-        "reason": Param(
-            type="string",
-            minLength=8,
-            maxLength=500,
-            title="Reason",
-            description="The reason for this replay; it is stored with the replay.",
-        ),
+        "reason": _reason(),
         "range_as": Param(
             TIMES,
             type="string",
@@ -191,6 +185,24 @@ def drill_params(names: list[str], default: str | None = None) -> dict[str, Para
             "Seed", section=_DRILL, description="Empty: a new one, which the log shows."
         ),
     }
+
+
+def act_params(acts: Iterable[str], **fields: Param) -> dict[str, Param]:
+    """Returns the fields of the form of a DAG for acts: the act, the reason, and further fields."""
+    names = list(acts)
+    choice = {"act": Param(names[0], type="string", enum=names, title="Act")}
+    return (choice if len(names) > 1 else {}) | fields | {"reason": _reason()}
+
+
+def replay_id_param() -> Param:
+    """Returns the field for the id of an existing replay."""
+    return Param(
+        type="string",
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$",
+        maxLength=REPLAY_ID_LENGTH_MAX,
+        title="Replay",
+        description="Id of the replay, as the pages and the logs show it.",
+    )
 
 
 def daily_params(names: list[str], default: str | None = None) -> dict[str, Param]:
@@ -320,6 +332,16 @@ def _application(names: list[str], types: list[str]) -> dict[str, Any]:
         {"enum": [None, *names] if "null" in types else names} if names else {"pattern": _NAME}
     )
     return {"type": types, "title": "Application", **known}
+
+
+def _reason() -> Param:
+    return Param(
+        type="string",
+        minLength=8,
+        maxLength=500,
+        title="Reason",
+        description="The reason, for colleagues who look later.",
+    )
 
 
 def _crash() -> Param:

@@ -76,6 +76,13 @@ def record(
             "for confirmation.",
         ),
     ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="With --reopen: change nothing; show the windows and the replays that read them.",
+        ),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -104,14 +111,21 @@ def record(
             "--replace can only be used with --reopen",
             hint=f"rewindow record {' '.join(stream)} --reopen --replace",
         )
+    if dry_run and not reopen:
+        raise InputError("--dry-run can only be used with --reopen")
     for name in stream:
         config.stream(name)
     results = {}
     for name in stream:
         if replace:
-            _ask_to_replace(config, name, yes)
+            _show_replacement(config, name)
         elif reopen:
-            _ask(config, name, yes)
+            _show_reopening(config, name)
+        if dry_run:
+            continue
+        if reopen and not yes:
+            what = "Replace" if replace else "Reopen"
+            typer.confirm(f"{what} these windows?", abort=True, err=True)
         if start_over:
             _ask_to_remove(config, name, yes)
         results[name] = verbs.record(
@@ -125,15 +139,16 @@ def record(
             start_over=start_over,
             listener=JobScreen(),
         )
+    if dry_run:
+        return
     if as_json:
         print_json({name: result.to_json() for name, result in results.items()})
     else:
         out.print(escape(f"recorded: {', '.join(results)}"))
 
 
-def _ask(config: Config, name: str, yes: bool) -> None:
-    """Prints which windows get a new seal and which replays have read the older one, and asks for
-    confirmation.
+def _show_reopening(config: Config, name: str) -> None:
+    """Prints which windows get a new seal, and which replays have read the older one.
 
     Raises:
         InputError: there are no late tuples and the stream has not ended, so nothing can be
@@ -163,12 +178,10 @@ def _ask(config: Config, name: str, yes: bool) -> None:
             )
     for reader in readers(ledger, name, [windows for windows, _ in late]):
         err.print(f"read the old seal and will become stale: {reader.why}", markup=False)
-    if not yes:
-        typer.confirm("Reopen these windows?", abort=True, err=True)
 
 
-def _ask_to_replace(config: Config, name: str, yes: bool) -> None:
-    """Shows which replays may become stale by a replacement, and asks for confirmation."""
+def _show_replacement(config: Config, name: str) -> None:
+    """Prints which replays may become stale by a replacement."""
     err.print(
         f"{name}: the whole source will be read. Sealed windows that differ from it will be "
         "replaced with the current contents of the source, and sealed again.",
@@ -176,8 +189,6 @@ def _ask_to_replace(config: Config, name: str, yes: bool) -> None:
     )
     for reader in readers(Ledger.open(config.ledger_url), name):
         err.print(f"will become stale if its windows differ: {reader.why}", markup=False)
-    if not yes:
-        typer.confirm("Replace these windows?", abort=True, err=True)
 
 
 def _ask_to_remove(config: Config, name: str, yes: bool) -> None:

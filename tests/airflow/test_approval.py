@@ -210,7 +210,7 @@ def test_question_is_asked_by_default_without_retries() -> None:
     assert approval(task_id="other", retries=2).retries == 2
 
 
-def test_approval_of_flawed_windows_without_a_reason_is_asked_again(
+def test_approval_of_flawed_windows_without_a_reason_asks_again(
     lossy: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

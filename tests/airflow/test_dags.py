@@ -18,27 +18,34 @@ from rewindow.settings.config import Config
 
 ROOT = Path(__file__).parents[2]
 IDS = {
+    "act_on_replay",
+    "act_on_stream",
     "deliver_windows",
     "drill_application",
     "expectation_reports",
     "fill_heartbeat_gaps",
+    "purge_replays",
     "record_streams",
     "replay_daily",
     "replay_windows",
 }
 VERBS = (
+    "act",
     "approve",
     "build",
     "check",
+    "close",
     "deliver",
     "drill",
     "fill",
     "plan",
+    "preview",
     "publish",
     "record",
     "repair",
     "replay",
     "report",
+    "run",
 )
 AN_HOUR_ENDS = datetime(2026, 3, 1, 1, tzinfo=UTC)
 HEAVY = (

@@ -1,0 +1,236 @@
+"""The acts of a user on a replay, a stream, or old data, as DAGs with a form.
+
+Each act is a command of Rewindow. A run first shows the effect of the command in its log. Acts that
+remove or replace rows ask for an approval, with this preview in the question.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowSkipException
+
+from rewindow_airflow.approval import verbatim
+from rewindow_airflow.assets import PUBLICATIONS
+from rewindow_airflow.attempts import settings_for
+from rewindow_airflow.command_task import CommandOperator
+from rewindow_airflow.failures import DONE, cause, failure, mapped_errors
+from rewindow_airflow.operators import CONNECTION
+from rewindow_airflow.spark_process import without_airflow
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+Words = list[str]
+Form = Mapping[str, Any]
+_COLUMNS = "160"
+"""Width of the tables in a preview, in characters."""
+_PREVIEW_LENGTH_MAX = 20_000
+
+
+@dataclass(frozen=True)
+class Act:
+    """A command that a user starts with a form.
+
+    Attributes:
+        command: the words of the command, from the values of the form.
+        preview: the words of a command that shows the effect and changes nothing.
+        asks: whether a user must approve it after the preview.
+        done: exit codes that mean that the act was done.
+    """
+
+    command: Callable[[Form], Words]
+    preview: Callable[[Form], Words]
+    asks: bool = False
+    done: tuple[int, ...] = (DONE,)
+
+
+def _publish(form: Form) -> Words:
+    accept = str(form["accept"] or "").strip()
+    return ["publish", form["replay"], *(["--accept", accept] if accept else [])]
+
+
+def _reopen(form: Form) -> Words:
+    return ["record", form["stream"], "--reopen"]
+
+
+def _replace(form: Form) -> Words:
+    return [*_reopen(form), "--replace"]
+
+
+def _purge(form: Form) -> Words:
+    return ["purge", "--older-than", str(form["older_than_days"])]
+
+
+def _status(form: Form) -> Words:
+    return ["status", form["replay"]]
+
+
+REPLAY_ACTS: Mapping[str, Act] = {
+    "publish": Act(_publish, lambda form: [*_publish(form), "--dry-run"]),
+    "undo": Act(
+        lambda form: ["undo", form["replay"]],
+        lambda form: ["undo", form["replay"], "--dry-run"],
+        asks=True,
+    ),
+    "abandon": Act(
+        lambda form: ["abandon", form["replay"], "--reason", form["reason"].strip()],
+        _status,
+    ),
+    "resume": Act(lambda form: ["replay", "--resume", form["replay"], "--again"], _status),
+    # The exit code 1 means that the two sides differ, which is a result.
+    "certify": Act(lambda form: ["certify", "published", form["replay"]], _status, done=(DONE, 1)),
+}
+STREAM_ACTS: Mapping[str, Act] = {
+    "reopen": Act(
+        lambda form: [*_reopen(form), "--yes"], lambda form: [*_reopen(form), "--dry-run"]
+    ),
+    "replace": Act(
+        lambda form: [*_replace(form), "--yes"],
+        lambda form: [*_replace(form), "--dry-run"],
+        asks=True,
+    ),
+    "repair": Act(lambda _: ["repair", "--run"], lambda _: ["repair"]),
+}
+PURGE: Mapping[str, Act] = {
+    "purge": Act(lambda form: [*_purge(form), "--yes"], _purge, asks=True),
+}
+ACTS = {**REPLAY_ACTS, **STREAM_ACTS, **PURGE}
+
+
+def act_of(context: Context) -> Act:
+    """Returns the act that a run's form selects."""
+    return ACTS[context["params"].get("act", "purge")]
+
+
+def shown_words(words: Sequence[str]) -> str:
+    """Returns a command as a user would type it."""
+    import shlex
+
+    return shlex.join(["rewindow", *words])
+
+
+class PreviewActOperator(BaseOperator):
+    """Shows the effect of an act in the log, and passes it on. Changes nothing.
+
+    Args:
+        conn_id: Airflow connection of the Spark to use; without it the settings in rewindow.toml.
+    """
+
+    def __init__(self, *, conn_id: str = CONNECTION, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.conn_id = conn_id
+
+    def execute(self, context: Context) -> str:
+        """Returns the preview as text.
+
+        Raises:
+            AirflowFailException: the act is not possible, for example because no replay has the
+                name.
+        """
+        from rewindow.launcher.attempts import job_environment
+
+        form = context["params"]
+        if not str(form["reason"]).strip():
+            raise failure("the reason is blank", retryable=False)
+        if form.get("act") in ("reopen", "replace") and not form["stream"]:
+            raise failure(f'the act "{form["act"]}" needs a stream', retryable=False)
+        words = act_of(context).preview(form)
+        with mapped_errors():
+            config = settings_for(self.conn_id)
+            environment = without_airflow(job_environment(config)) | {"COLUMNS": _COLUMNS}
+        done = subprocess.run(
+            [sys.executable, "-m", "rewindow.cli", *words],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        text = "\n".join(filter(None, (done.stdout.strip(), done.stderr.strip())))
+        if done.returncode != DONE:
+            raise failure(
+                f"The preview of this act ended: {cause(done.returncode)}\n{text}",
+                retryable=done.returncode < 0,
+            )
+        self.log.info("%s\n%s", shown_words(words), text)
+        return f"{shown_words(words)}\n\n{text}"[:_PREVIEW_LENGTH_MAX]
+
+
+class ApproveActOperator(ApprovalOperator):
+    """Asks a user to approve an act that removes or replaces rows. Other acts are not asked.
+
+    Args:
+        preview: text about the effect of the act (templated).
+        kwargs: arguments of Airflow's ApprovalOperator.
+    """
+
+    template_fields = ("preview", "subject", "body")
+    subject: str
+    body: str | None
+
+    def __init__(self, *, preview: str, subject: str = "", **kwargs: Any) -> None:
+        super().__init__(
+            subject=subject, **{"defaults": [self.REJECT], "retries": 0, "body": "", **kwargs}
+        )
+        self.preview = preview
+
+    def execute(self, context: Context) -> Any:
+        """Asks, and waits for the answer. If the user rejects, the act is skipped."""
+        form = context["params"]
+        act = act_of(context)
+        if not act.asks:
+            self.log.info("This act needs no approval")
+            return {"chosen_options": [self.APPROVE]}
+        command = shown_words(act.command(form))
+        self.subject = self.subject or f"Run {command}?"
+        parts = (
+            self.body,
+            f"The command:\n\n{verbatim(command)}",
+            f"The reason that was given, word for word:\n\n{verbatim(form['reason'])}",
+            f"Its preview:\n\n{verbatim(self.preview)}",
+        )
+        self.body = "\n\n".join(filter(None, parts))
+        return super().execute(context)
+
+
+class ActOperator(CommandOperator):
+    """Runs the act that the form selects. Publications and undos emit their assets.
+
+    Args:
+        acts: the acts that this task runs; for others, it is skipped.
+    """
+
+    what = "act"
+    ending = "A clear of this task runs the act again; completed parts are not repeated."
+
+    def __init__(self, *, acts: Sequence[str] = tuple(ACTS), **kwargs: Any) -> None:
+        super().__init__(**{"outlets": [PUBLICATIONS], **kwargs})
+        self.acts = list(acts)
+
+    def execute(self, context: Context) -> str:
+        """Returns the command.
+
+        Raises:
+            AirflowFailException: the act failed, and another try cannot help.
+            AirflowException: the act failed; Airflow retries.
+            AirflowSkipException: another task runs this act.
+        """
+        name = context["params"].get("act", "purge")
+        if name not in self.acts:
+            raise AirflowSkipException(f'Another task runs the act "{name}"')
+        act = ACTS[name]
+        words = act.command(context["params"])
+        self.what = name
+        with mapped_errors():
+            config = settings_for(self.conn_id)
+        self.log.info("%s", shown_words(words))
+        self.run_command(config, context, words, done=act.done)
+        return shown_words(words)
