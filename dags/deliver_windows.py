@@ -1,9 +1,9 @@
 """Delivers published windows to the targets of rewindow.toml.
 
-A run starts after each publication of an output that a section `[targets.NAME]` has in its
-`outputs`, and every hour, since a publication in a shell starts no run. One task per output and
-target replaces the windows whose rows differ at the target; a run without changes writes nothing.
-An output that is not published yet is skipped.
+A run starts after each publication or undo of an output that a section `[targets.NAME]` has in its
+`outputs`, and every hour. After a publication in a shell it starts when the DAG `emit_publications`
+has run. One task per output and target replaces the windows whose rows differ at the target; a run
+without changes writes nothing. An output that is not published yet is skipped.
 
 A failed delivery changes neither the publication nor the replays of later days. The next run
 delivers what is missing.

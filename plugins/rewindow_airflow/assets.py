@@ -3,12 +3,20 @@ the range and the counts.
 
 The published output O of an application A is the stream "A.O". Which outputs a run publishes is
 known only after it has planned, so their events go through one alias. Airflow gives the event of an
-alias the partition key of its run, if the run has one.
+alias the partition key of its run, if the run has one. A run that such an event has started has it
+twice, under the stream and under the alias, so read the events of a stream:
+
+    @task
+    def print_publications(triggering_asset_events):
+        for event in triggering_asset_events[stream_asset("clicks_by_page.totals")]:
+            print(event.extra["act"], event.extra["publication"], event.extra["from"])
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
@@ -16,9 +24,20 @@ from airflow.sdk import Asset, AssetAlias
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from rewindow.ledger import Emitter, Ledger, Publication
     from rewindow.settings.config import Config
+    from rewindow.windows import WindowRange
+
+logger = logging.getLogger(__name__)
 
 PUBLICATIONS = AssetAlias("rewindow_publications")
+_PUBLICATIONS_MAX = 100
+"""Number of publications that one task emits. Airflow stores all of their events in the request
+that ends the task.
+"""
+_QUEUED = "queued"
+_SUCCESS = "success"
+_MAY_SUCCEED = (_QUEUED, "scheduled", "running", "restarting")
 
 
 def stream_asset(stream: str) -> Asset:
@@ -42,48 +61,87 @@ def tell_recorded(context: Context, stream: str, facts: Mapping[str, Any]) -> No
     event.extra.update({name: facts.get(name) for name in names})
 
 
-def tell_published(context: Context, config: Config, facts: Mapping[str, Any]) -> None:
-    """Adds an asset event for each stream in which a publication has replaced windows."""
-    for stream, extra in published_streams(config, facts):
-        context["outlet_events"][PUBLICATIONS].add(stream_asset(stream), extra)
+def emit_publications(context: Context, config: Config) -> None:
+    """Emits the asset events of the publications in the ledger's outbox.
 
-
-def published_streams(
-    config: Config,
-    facts: Mapping[str, Any],
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields each stream of a publication, with the extra fields of its event.
-
-    Args:
-        config: current settings.
-        facts: the publication, as its job has reported it.
+    Every task with PUBLICATIONS in its outlets calls this before it returns; in other tasks it does
+    nothing. The events exist only when the task has succeeded. So the task records that it is the
+    emitter of these publications, and a later task marks them as done, or emits them again. A
+    reader may see an event twice, but never misses one.
     """
-    from rewindow.ledger import Ledger
-    from rewindow.storage import Table, query
-    from rewindow.storage.names import data_name
-    from rewindow.windows import format_time
+    from rewindow.ledger import Emitter, Ledger
 
-    plan = Ledger.open(config.ledger_url).replays.get(facts["replay_id"]).read_plan()
-    first = facts["first"]
-    last = facts["last"]
-    for output in plan.staged:
-        stream = data_name(plan.application, output.name)
-        totals = (
-            "select count(*) as n, sum(tuples) as tuples from w where window_id between "
-            f"{first} and {last}"
-        )
-        [found] = query(totals, w=Table.open(config.windows_table(stream))).to_pylist()
-        yield (
-            stream,
-            {
-                "replay": plan.replay_id,
-                "application": plan.application,
-                "publication": facts["number"],
-                "first": first,
-                "last": last,
-                "from": format_time(plan.grid.start_us(first)),
-                "to": format_time(plan.grid.end_us(last)),
-                "windows": found["n"],
-                "tuples": found["tuples"] or 0,
-            },
-        )
+    if PUBLICATIONS not in context["task"].outlets:
+        return
+    instance = context["ti"]
+    emitter = Emitter(instance.dag_id, instance.run_id, instance.task_id, instance.map_index)
+    ledger = Ledger.open(config.ledger_url)
+    for publication, previous in ledger.outbox.waiting(_PUBLICATIONS_MAX):
+        # An earlier try of this task has not succeeded.
+        state = None if previous in (None, emitter) else _state_of(context, previous)
+        if state in _MAY_SUCCEED:
+            continue
+        if state == _SUCCESS:
+            ledger.outbox.mark_done(publication.number)
+        elif ledger.outbox.take(publication.number, emitter, previous):
+            for stream, extra in _events(config, ledger, publication):
+                context["outlet_events"][PUBLICATIONS].add(stream_asset(stream), extra)
+
+
+def _state_of(context: Context, emitter: Emitter) -> str:
+    """Returns the state of a task instance; if it does not exist, `removed`."""
+    found = context["ti"].get_task_states(
+        dag_id=emitter.dag_id,
+        task_ids=[emitter.task_id],
+        run_ids=[emitter.run_id],
+    )
+    mapped = f"_{emitter.map_index}" if emitter.map_index >= 0 else ""
+    state = found.get(emitter.run_id, {}).get(emitter.task_id + mapped, "removed")
+    return str(state or _QUEUED)  # A cleared task has no state until it is scheduled.
+
+
+def _events(
+    config: Config,
+    ledger: Ledger,
+    publication: Publication,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields each stream in which a publication has changed windows, with the extra fields of its
+    event.
+    """
+    from rewindow.storage.published_tables import Kind, kind_of
+
+    replay = ledger.replays.get(publication.replay_id)
+    first = publication.first
+    last = publication.last
+    times = replace(replay, first=first, last=last).times() or (None, None)
+    extra = {
+        "replay": replay.replay_id,
+        "application": replay.application,
+        "publication": publication.number,
+        "act": publication.kind,
+        "first": first,
+        "last": last,
+        "from": times[0],
+        "to": times[1],
+    }
+    for table in publication.tables:
+        if kind_of(table.name) is Kind.DATA:
+            yield table.name, extra | _counts(config, table.name, publication.range)
+
+
+def _counts(config: Config, stream: str, windows: WindowRange) -> dict[str, int | None]:
+    """Returns the numbers of windows and tuples that readers see in a range of a stream."""
+    from rewindow.errors import TableError
+    from rewindow.storage import Table, query
+
+    totals = (
+        "select count(*) as windows, coalesce(sum(tuples), 0) as tuples from w where window_id "
+        f"between {windows.first} and {windows.last}"
+    )
+    try:
+        [counts] = query(totals, w=Table.open(config.windows_table(stream))).to_pylist()
+    except TableError as error:
+        # A damaged table must not keep other publications from being emitted.
+        logger.warning("The windows of %s were not counted: %s", stream, error)
+        return {"windows": None, "tuples": None}
+    return dict(counts)

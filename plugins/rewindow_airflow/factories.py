@@ -51,6 +51,7 @@ from rewindow_airflow.policy import DEFAULT_ARGS, SINCE
 from rewindow_airflow.repairs import RepairOperator
 from rewindow_airflow.steps import (
     BuildReportSiteOperator,
+    EmitPublicationsOperator,
     ReportGapsOperator,
     RewindowCheckOperator,
     RewindowPlanOperator,
@@ -238,12 +239,10 @@ def publish(plan: BaseOperator, **arguments: Any) -> BaseOperator:
     """Returns the task that makes the output visible to readers, and emits the assets of the
     published streams.
     """
-    outlets = [PUBLICATIONS, *arguments.pop("outlets", ())]
     return RewindowSubmitOperator(
         job="publish",
         replay=_replay_of(plan),
-        outlets=outlets,
-        **{"task_id": "publish_windows", **arguments},
+        **_emitting({"task_id": "publish_windows", **arguments}),
     )
 
 
@@ -359,7 +358,14 @@ def repair(**arguments: Any) -> BaseOperator:
 
     If the settings allow it, the task also repairs these windows.
     """
-    return RepairOperator(**{"task_id": "repair_windows", **arguments})
+    return RepairOperator(**_emitting({"task_id": "repair_windows", **arguments}))
+
+
+def emit_publications(**arguments: Any) -> BaseOperator:
+    """Returns the task that emits the assets of publications and undos that no task of Airflow has
+    made.
+    """
+    return EmitPublicationsOperator(**_emitting({"task_id": "emit_publications", **arguments}))
 
 
 def build_report_site(**arguments: Any) -> BaseOperator:
@@ -377,6 +383,11 @@ def _dag(dag_id: str, **arguments: Any) -> DAG:
         tags=sorted(tags),
         **arguments,
     )
+
+
+def _emitting(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of a task that also emits the events of publications."""
+    return {**arguments, "outlets": [PUBLICATIONS, *arguments.get("outlets", ())]}
 
 
 def _params_of_settings() -> dict[str, Any]:

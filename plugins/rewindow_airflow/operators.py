@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipExcept
 
 from rewindow.errors import OverlapError
 from rewindow_airflow.approval import accepted_in
-from rewindow_airflow.assets import PUBLICATIONS, stream_asset, tell_published, tell_recorded
+from rewindow_airflow.assets import emit_publications, stream_asset, tell_recorded
 from rewindow_airflow.attempts import BEGINNINGS, settings_for
 from rewindow_airflow.containers import wait_for_upstream
 from rewindow_airflow.failures import (
@@ -172,8 +172,8 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
     ) -> None:
         if self.job == "record" and stream_asset(name) in self.outlets:
             tell_recorded(context, name, facts)
-        if self.job == "publish" and PUBLICATIONS in self.outlets:
-            tell_published(context, config, facts["publication"])
+        if self.job == "publish":
+            emit_publications(context, config)
 
     def on_kill(self) -> None:
         """Ends the job and everything that it has started.

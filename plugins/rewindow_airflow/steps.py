@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
+from rewindow_airflow.assets import emit_publications
 from rewindow_airflow.failures import WAIT, Nothing, NotYet, mapped_errors, waiting
 from rewindow_airflow.identity import RunName, day_of, newest_of, run_name
 from rewindow_airflow.links import ReportsLink, TimeLink
@@ -314,3 +315,16 @@ class BuildReportSiteOperator(BaseOperator):
                     replay_id,
                 )
             return str(write_index(config))
+
+
+class EmitPublicationsOperator(BaseOperator):
+    """Emits the asset events of publications that no task of Airflow has made, or whose task has
+    failed.
+    """
+
+    def execute(self, context: Context) -> None:
+        """Emits the events of the publications in the ledger's outbox."""
+        from rewindow.settings.config import Config
+
+        with mapped_errors():
+            emit_publications(context, Config.load())

@@ -9,6 +9,7 @@ from rewindow.ledger.attempts import AttemptEnd, AttemptRecord, GroupTiming
 from rewindow.ledger.checks import Acceptance, Check
 from rewindow.ledger.facade import Ledger
 from rewindow.ledger.leases import Lease
+from rewindow.ledger.outbox import Emitter
 from rewindow.ledger.publication_rows import Publication, PublishedTable, publish_app_id
 from rewindow.ledger.replays import Replay, ReplayState
 from rewindow.ledger.staleness import StaleRange
@@ -19,6 +20,7 @@ __all__ = [
     "AttemptEnd",
     "AttemptRecord",
     "Check",
+    "Emitter",
     "GroupTiming",
     "Lease",
     "Ledger",

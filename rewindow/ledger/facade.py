@@ -8,6 +8,7 @@ from rewindow.ledger.attempts import Attempts
 from rewindow.ledger.checks import Checks
 from rewindow.ledger.connection import Database
 from rewindow.ledger.leases import Leases
+from rewindow.ledger.outbox import Outbox
 from rewindow.ledger.publications import Publications
 from rewindow.ledger.replays import Replays, ReplayState
 from rewindow.ledger.segments import CountsIndex
@@ -27,6 +28,7 @@ class Ledger:
         leases: locks on windows of tables, which replays take.
         checks: gate results and acceptances.
         publications: publications, undos and withdrawals.
+        outbox: publications whose asset events are not emitted yet.
         stale: published windows that were computed from a state that has changed since.
     """
 
@@ -38,6 +40,7 @@ class Ledger:
         self.leases = Leases(database)
         self.checks = Checks(database, self.replays)
         self.publications = Publications(database)
+        self.outbox = Outbox(database)
         self.stale = Staleness(database)
 
     @classmethod

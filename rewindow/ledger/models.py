@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from rewindow.windows import to_datetime
 
-VERSION = "0005"
+VERSION = "0006"
 """The newest migration. A ledger at this version is opened without reading the migrations."""
 
 
@@ -172,6 +172,24 @@ publication_tables = Table(
     Column("version_after", BigInteger),
     Column("done_at", Moment),
     Index("publication_tables_by_table", "table_name", "number"),
+)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column(
+        "number",
+        BigInteger,
+        ForeignKey("publications.number"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("dag_id", String(250)),
+    Column("run_id", String(250)),
+    Column("task_id", String(250)),
+    Column("map_index", Integer),
+    Column("done_at", Moment),
+    Index("outbox_by_end", "done_at"),
 )
 
 stale_ranges = Table(

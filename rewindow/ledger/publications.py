@@ -60,7 +60,7 @@ from sqlalchemy import ColumnElement, Connection, insert, select, update
 
 from rewindow.errors import InputError, OverlapError
 from rewindow.ledger.connection import PUBLICATION_COUNTER, LedgerPart
-from rewindow.ledger.models import counters, publication_tables, publications, replays
+from rewindow.ledger.models import counters, outbox, publication_tables, publications, replays
 from rewindow.ledger.publication_details import PublicationDetails
 from rewindow.ledger.publication_rows import (
     EFFECTIVE,
@@ -292,8 +292,8 @@ class Publications(LedgerPart):
             connection.execute(update(publication_tables).where(undone).values(**values))
 
     def close(self, number: int) -> None:
-        """Ends a publication whose tables are all done, sets the state of its replay and ends the
-        replay's leases.
+        """Ends a publication whose tables are all done, puts it into the outbox, sets the state of
+        its replay and ends the replay's leases.
 
         Repeated calls change nothing.
         """
@@ -304,6 +304,7 @@ class Publications(LedgerPart):
             missing = [table.name for table in publication.tables if not table.done]
             assert not missing, f"publication {number} is not done for {missing}"
             self._close(connection, publication)
+            connection.execute(insert(outbox).values(number=number))
             if publication.kind == WITHDRAW:
                 # The withdrawn publication had not changed the state of the replay yet.
                 return

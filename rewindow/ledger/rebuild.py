@@ -8,8 +8,8 @@
 | publications | transaction ids `publish/<table>`, and user metadata of the commits |
 | stale ranges | `details["stale"]` of each application's newest publication |
 
-Not stored in tables, so lost: acceptances, gate results, timings, leases, and that a replay was
-abandoned.
+Not stored in tables, so lost: acceptances, gate results, timings, leases, the outbox, and that a
+replay was abandoned. Restored publications that are complete count as emitted.
 """
 
 from __future__ import annotations

@@ -245,6 +245,10 @@ def test_rebuild_restores_stale_ranges_from_the_newest_publication(after: Ledger
     ]
 
 
+def test_restored_publications_count_as_emitted(after: Ledger) -> None:
+    assert after.outbox.waiting(100) == []
+
+
 def test_ledger_with_replays_is_not_rebuilt(config: Config) -> None:
     with pytest.raises(InputError, match="already has replays"):
         rebuild_ledger(config)

@@ -1,0 +1,17 @@
+"""Emits the assets of publications and undos that no task of Airflow has made, every five minutes.
+
+`rewindow publish`, `undo` and `repair` in a shell change what readers see, but they cannot start a
+DAG. So the ledger has an outbox with every publication and undo, and this DAG and each publishing
+task empty it. A DAG that follows the asset of an output runs at least once after each of them:
+`extra` has its number as `publication`, and `publish`, `undo` or `withdraw` as `act`.
+
+If a task ends before Airflow has its events, the next task emits them again. So a reader may see a
+publication twice.
+"""
+
+from rewindow_airflow import emit_publications, scheduled_dag
+
+with scheduled_dag(
+    "emit_publications", schedule="*/5 * * * *", doc_md=__doc__, tags=["publication"]
+):
+    emit_publications()
