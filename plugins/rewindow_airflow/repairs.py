@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rewindow_airflow.assets import emit_publications
 from rewindow_airflow.attempts import settings_for
 from rewindow_airflow.command_task import CommandOperator
 from rewindow_airflow.failures import mapped_errors
@@ -56,6 +57,8 @@ class RepairOperator(CommandOperator):
             self.log.warning(
                 "With repairs = true in the section [airflow] of rewindow.toml this task does it"
             )
+        with mapped_errors():
+            emit_publications(context, config)
         return found.to_dict() | {"repaired": is_needed and config.airflow.repairs}
 
     def _show(self, found: Repairs) -> None:

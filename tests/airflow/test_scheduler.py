@@ -8,6 +8,8 @@ import os
 import shutil
 import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -27,7 +29,7 @@ from tests.airflow.airflows import LiveAirflow, live_airflow
 from tests.airflow.conftest import ROOT
 from tests.airflow.small_project import CONTAINERS, make_project, record
 from tests.airflow.small_project import DAYS as PROJECT_DAYS
-from tests.delivery.test_deliver import in_lake, published, visible
+from tests.delivery.test_deliver import in_lake, published, staged, visible
 
 pytestmark = [
     pytest.mark.long,
@@ -41,6 +43,7 @@ DAG = '''
 """The first task of replay_daily without Spark: a day fails while a file asks for it."""
 
 import os
+import signal
 import sys
 import time
 from datetime import datetime, timedelta, UTC
@@ -53,12 +56,12 @@ from rewindow.errors import InputError, OverlapError
 from rewindow.launcher import Submission
 from rewindow.location import location
 from rewindow_airflow import (
-    attempts, check, failures, form_dag, operators, plan_form, plan_unpublished, replay,
+    attempts, check, failures, form_dag, operators, plan_form, plan_unpublished, repairs, replay,
     stream_asset, stream_dag
 )
 from rewindow_airflow.assets import PUBLICATIONS
 from rewindow_airflow.operators import RewindowSubmitOperator
-from rewindow_airflow.steps import RewindowPlanOperator
+from rewindow_airflow.steps import EmitPublicationsOperator, RewindowPlanOperator
 
 failures.WAIT = timedelta(seconds=4)
 FOLDER = Path(__file__).parents[1]
@@ -135,17 +138,45 @@ with DAG(dag_id="recorded", schedule=None, is_paused_upon_creation=False):
     task(outlets=[stream_asset("clicks")])(nothing)()
 
 
-for name, stream in (
-    ("published", "clicks_by_page.totals"), ("delays_published", "flight_delays.delays")
+with DAG(dag_id="published", schedule=None, is_paused_upon_creation=False):
+
+    @task(outlets=[PUBLICATIONS])
+    def publish(outlet_events):
+        outlet_events[PUBLICATIONS].add(stream_asset("clicks_by_page.totals"), {{"replay": "r-1"}})
+
+    publish()
+
+
+class EmitterThatIsKilled(EmitPublicationsOperator):
+    def execute(self, context):
+        super().execute(context)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+repairs._COMMAND = ("publish", "airports-3")
+emitting = {{"outlets": [PUBLICATIONS], "pool": "default_pool"}}
+for name, operator in (
+    ("publishing", RewindowSubmitOperator(
+        task_id="publish_windows", job="publish", replay="airports-1", **emitting
+    )),
+    ("killed_emitter", EmitterThatIsKilled(task_id="emit_publications", **emitting)),
+    ("repairing", repairs.RepairOperator(task_id="repair_windows", **emitting)),
 ):
     with DAG(dag_id=name, schedule=None, is_paused_upon_creation=False) as dag:
-
-        @task(outlets=[PUBLICATIONS])
-        def publish(stream, outlet_events):
-            outlet_events[PUBLICATIONS].add(stream_asset(stream), {{"replay": "r-1"}})
-
-        publish(stream)
+        dag.add_task(operator)
     globals()[name] = dag
+
+
+airports = stream_asset("airports.delays")
+with DAG(dag_id="follow_airports", schedule=airports, is_paused_upon_creation=False):
+
+    @task
+    def note(triggering_asset_events):
+        with open(FOLDER / "follow_airports.done", "a") as done:
+            for event in triggering_asset_events[airports]:
+                print(event.extra["publication"], event.extra["act"], file=done)
+
+    note()
 
 
 by_day = CronPartitionTimetable("@daily", timezone="UTC")
@@ -180,7 +211,10 @@ SOON_GONE = {
     "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "10",
     "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
 }
-TARGET = """
+MORE_SETTINGS = """
+[airflow]
+repairs = true
+
 [targets.lake]
 format = "parquet"
 folder = "lake"
@@ -198,9 +232,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Config:
     (folder / "dags").mkdir()
     (folder / "dags" / "days.py").write_text(DAG.format(plan=PLAN))
     (folder / "applications" / "containers.py").write_text(CONTAINERS)
-    shutil.copy(ROOT / "dags" / "deliver_windows.py", folder / "dags")
+    for name in ("deliver_windows", "emit_publications"):
+        shutil.copy(ROOT / "dags" / f"{name}.py", folder / "dags")
     with config.file.open("a") as settings:
-        settings.write(TARGET)
+        settings.write(MORE_SETTINGS)
     config = Config.load(config.file)
     return config
 
@@ -353,6 +388,63 @@ def test_recording_or_publishing_a_stream_triggers_the_dag_that_follows_it(
     )
 
 
+def test_follower_runs_after_each_publication_whichever_process_made_it(
+    airflow: LiveAirflow,
+    project: Config,
+) -> None:
+    unpause(airflow, "emit_publications", is_paused=True)
+    ledger = Ledger.open(project.ledger_url)
+    for number in (1, 2, 3):
+        first = 100 * number
+        staged(project, f"airports-{number}", first, first + 9, number, application="airports")
+
+    def number_of_newest() -> int:
+        return ledger.publications.newest(application="airports", limit=1)[0].number
+
+    def followed(act: str) -> None:
+        line = f"{number_of_newest()} {act}"
+        airflow.until(lambda: line in done(project, "follow_airports"), f"{line} was followed")
+
+    trigger(airflow, "publishing", START)
+    airflow.until(
+        lambda: airflow.runs("publishing")[run_id("publishing", START)] == "success",
+        "the task has published",
+    )
+    followed("publish")
+
+    in_a_shell(project, "publish", "airports-2")
+    trigger(airflow, "killed_emitter", START)
+    airflow.until(
+        lambda: airflow.runs("killed_emitter")[run_id("killed_emitter", START)] == "failed",
+        "the task was killed",
+    )
+    assert f"{number_of_newest()} publish" not in done(project, "follow_airports")
+    unpause(airflow, "emit_publications")
+    trigger(airflow, "emit_publications", START)
+    followed("publish")
+
+    in_a_shell(project, "undo", "airports-2")
+    trigger(airflow, "emit_publications", START + DAY)
+    followed("undo")
+
+    ledger.stale.add("airports", "airports.delays", 100, 109, since=number_of_newest())
+    trigger(airflow, "repairing", START)
+    airflow.until(
+        lambda: airflow.runs("repairing")[run_id("repairing", START)] == "success",
+        "the task has repaired",
+    )
+    followed("publish")
+    acts = [line.partition(" ")[2] for line in dict.fromkeys(done(project, "follow_airports"))]
+    assert acts == ["publish", "publish", "undo", "publish"]
+
+
+def in_a_shell(project: Config, *arguments: str) -> None:
+    """Runs a command as a user of a shell does."""
+    environment = {**os.environ, "REWINDOW_CONFIG": str(project.file)}
+    command = [sys.executable, "-m", "rewindow.cli", *arguments]
+    subprocess.run(command, env=environment, cwd=project.root, check=True)
+
+
 def test_publication_of_an_output_starts_its_delivery(
     airflow: LiveAirflow,
     project: Config,
@@ -365,7 +457,8 @@ def test_publication_of_an_output_starts_its_delivery(
         states = {run["state"] for run in runs if run["run_type"] == "asset_triggered"}
         return states == {"success"}
 
-    trigger(airflow, "delays_published", START)
+    unpause(airflow, "emit_publications")
+    trigger(airflow, "emit_publications", START + 2 * DAY)
     airflow.until(delivered, "the publication was delivered")
     assert in_lake(project) == visible(project) and visible(project)
 
@@ -517,8 +610,8 @@ def trigger(airflow: LiveAirflow, dag: str, date: datetime, **form: str) -> None
     )
 
 
-def unpause(airflow: LiveAirflow, dag: str) -> None:
-    airflow.ask(f"dags/{dag}", body={"is_paused": False}, method="PATCH")
+def unpause(airflow: LiveAirflow, dag: str, is_paused: bool = False) -> None:
+    airflow.ask(f"dags/{dag}", body={"is_paused": is_paused}, method="PATCH")
 
 
 def clear(airflow: LiveAirflow, dag: str, date: datetime) -> None:

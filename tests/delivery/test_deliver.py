@@ -34,9 +34,22 @@ STREAM = "flight_delays.delays"
 
 def published(config: Config, replay_id: str, first: int, last: int, seed: int) -> None:
     """Publishes windows with some rows of airports."""
+    staged(config, replay_id, first, last, seed)
+    publish(config, replay_id)
+
+
+def staged(
+    config: Config,
+    replay_id: str,
+    first: int,
+    last: int,
+    seed: int,
+    application: str = "flight_delays",
+) -> None:
+    """Stages windows with some rows of airports."""
     chosen = random.Random(seed)
     replay = StagedReplay(
-        config, replay_id, first, last, application="flight_delays", outputs=("delays",)
+        config, replay_id, first, last, application=application, outputs=("delays",)
     )
     by_window = {}
     for window in range(first, last + 1):
@@ -48,7 +61,6 @@ def published(config: Config, replay_id: str, first: int, last: int, seed: int) 
         by_window[window] = rows
     replay.group(first, last, {"delays": by_window}, state=state_of(seed))
     replay.end()
-    publish(config, replay_id)
 
 
 def visible(config: Config) -> Counter[tuple[Any, ...]]:
