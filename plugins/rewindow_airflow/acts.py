@@ -17,7 +17,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from rewindow_airflow.approval import verbatim
-from rewindow_airflow.assets import PUBLICATIONS
+from rewindow_airflow.assets import emit_publications
 from rewindow_airflow.attempts import settings_for
 from rewindow_airflow.command_task import CommandOperator
 from rewindow_airflow.failures import DONE, cause, failure, mapped_errors
@@ -137,8 +137,6 @@ class PreviewActOperator(BaseOperator):
         from rewindow.launcher.attempts import job_environment
 
         form = context["params"]
-        if not str(form["reason"]).strip():
-            raise failure("the reason is blank", retryable=False)
         if form.get("act") in ("reopen", "replace") and not form["stream"]:
             raise failure(f'the act "{form["act"]}" needs a stream', retryable=False)
         words = act_of(context).preview(form)
@@ -212,7 +210,7 @@ class ActOperator(CommandOperator):
     ending = "A clear of this task runs the act again; completed parts are not repeated."
 
     def __init__(self, *, acts: Sequence[str] = tuple(ACTS), **kwargs: Any) -> None:
-        super().__init__(**{"outlets": [PUBLICATIONS], **kwargs})
+        super().__init__(**kwargs)
         self.acts = list(acts)
 
     def execute(self, context: Context) -> str:
@@ -233,4 +231,6 @@ class ActOperator(CommandOperator):
             config = settings_for(self.conn_id)
         self.log.info("%s", shown_words(words))
         self.run_command(config, context, words, done=act.done)
+        with mapped_errors():
+            emit_publications(context, config)
         return shown_words(words)

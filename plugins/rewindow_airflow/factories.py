@@ -8,19 +8,31 @@ their order.
         plan >> replay(plan) >> check(plan) >> publish(plan)
 
 Other tasks can be added between them, for example a sensor before the plan, or a notification after
-the publication. Additional arguments of a function are passed to Airflow's DAG or operator, such as
-`task_id`.
+the publication. Each function accepts all arguments of Airflow's DAG or operator, such as `task_id`
+or `max_active_runs`, and they replace the defaults. Parameters, default arguments and tags of a DAG
+are added to those of Rewindow.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any
 
-from airflow.sdk import DAG, AssetAny, BaseOperator, CronDataIntervalTimetable, Param
+from airflow.sdk import (
+    DAG,
+    AssetAny,
+    BaseOperator,
+    CronDataIntervalTimetable,
+    EventsTimetable,
+    Param,
+)
 from airflow.sdk.definitions.mappedoperator import MappedOperator
+from airflow.sdk.definitions.timetables.assets import AssetTriggeredTimetable
+from airflow.sdk.definitions.timetables.simple import OnceTimetable
 
+from rewindow.errors import InputError
 from rewindow.settings.config import Config
 from rewindow_airflow import replay_requests
 from rewindow_airflow.acts import (
@@ -68,7 +80,7 @@ def scheduled_dag(
     """Returns a DAG with a schedule and without parameters, for tasks such as `record` and
     `report_gaps`.
     """
-    return _dag(dag_id, schedule=schedule, start_date=start_date, max_active_runs=1, **arguments)
+    return _dag(dag_id, arguments, schedule=schedule, start_date=start_date, max_active_runs=1)
 
 
 def interval_dag(
@@ -93,11 +105,13 @@ def interval_dag(
     params = daily_params([application]) if application else _params_of_settings()
     if isinstance(schedule, str):
         schedule = CronDataIntervalTimetable(schedule, timezone="UTC")
-    return scheduled_dag(
+    return _dag(
         dag_id,
+        arguments,
         schedule=schedule,
         start_date=start_date,
-        **{"params": params, **arguments},
+        max_active_runs=1,
+        params=params,
     )
 
 
@@ -113,7 +127,7 @@ def stream_dag(dag_id: str, *streams: str, application: str | None = None, **arg
         arguments: further arguments of Airflow's DAG.
     """
     schedule = AssetAny(*map(stream_asset, streams))
-    return interval_dag(dag_id, application=application, schedule=schedule, **arguments)
+    return interval_dag(dag_id, application=application, **{"schedule": schedule, **arguments})
 
 
 def form_dag(dag_id: str, *, application: str | None = None, **arguments: Any) -> DAG:
@@ -133,14 +147,10 @@ def form_dag(dag_id: str, *, application: str | None = None, **arguments: Any) -
     )
     return _dag(
         dag_id,
-        schedule=None,
-        **{
-            "start_date": SINCE,
-            "params": params,
-            "is_paused_upon_creation": False,
-            "render_template_as_native_obj": True,
-            **arguments,
-        },
+        arguments,
+        params=params,
+        is_paused_upon_creation=False,
+        render_template_as_native_obj=True,
     )
 
 
@@ -148,24 +158,37 @@ def record(stream: str, **arguments: Any) -> BaseOperator:
     """Returns the task that records new tuples of a stream, seals its windows and emits its
     asset.
     """
-    return RewindowSubmitOperator(
+    return _task(
+        RewindowSubmitOperator,
+        arguments,
+        task_id=f"record_{stream}",
         job="record",
         arguments={"stream": stream, "sealed_to": "{{ data_interval_end | default('', true) }}"},
-        **{
-            "task_id": f"record_{stream}",
-            "outlets": [stream_asset(stream)],
-            **arguments,
-        },
+        outlets=[stream_asset(stream)],
     )
 
 
 def plan_interval(**arguments: Any) -> BaseOperator:
-    """Returns the task that plans a run's data interval, after the previous run has succeeded."""
-    return RewindowPlanOperator(
+    """Returns the task that plans a run's data interval, after the previous run has succeeded.
+
+    Raises:
+        InputError: the runs of the DAG have no data interval, or an empty one.
+    """
+    task = _task(
+        RewindowPlanOperator,
+        arguments,
+        task_id="plan_replay",
         request_of=replay_requests.interval_request,
         in_order=True,
-        **{"task_id": "plan_replay", **arguments},
     )
+    if task.has_dag() and not _has_intervals(task.dag.timetable):
+        raise InputError(
+            f'schedule of DAG "{task.dag_id}" has no data intervals, but plan_interval needs them',
+            detail=f"The schedule is {type(task.dag.timetable).__name__}.",
+            hint="Use a cron expression in interval_dag, CronDataIntervalTimetable, or a timetable "
+            "with interval=; or plan with plan_unpublished or plan_form.",
+        )
+    return task
 
 
 def plan_unpublished(**arguments: Any) -> BaseOperator:
@@ -173,18 +196,14 @@ def plan_unpublished(**arguments: Any) -> BaseOperator:
 
     If there are none, the run is skipped.
     """
-    return RewindowPlanOperator(
-        request_of=replay_requests.unpublished_request,
-        **{"task_id": "plan_replay", **arguments},
-    )
+    request_of = replay_requests.unpublished_request
+    return _task(RewindowPlanOperator, arguments, task_id="plan_replay", request_of=request_of)
 
 
 def plan_form(**arguments: Any) -> BaseOperator:
     """Returns the task that plans the replay requested in the form."""
-    return RewindowPlanOperator(
-        request_of=replay_requests.form_request,
-        **{"task_id": "plan_replay", **arguments},
-    )
+    request_of = replay_requests.form_request
+    return _task(RewindowPlanOperator, arguments, task_id="plan_replay", request_of=request_of)
 
 
 def plan_filling(stream: str, **arguments: Any) -> BaseOperator:
@@ -192,10 +211,12 @@ def plan_filling(stream: str, **arguments: Any) -> BaseOperator:
     filled.
     """
     request_of = partial(replay_requests.gap_request, stream)
-    return RewindowPlanOperator(
+    return _task(
+        RewindowPlanOperator,
+        arguments,
+        task_id="plan_filling",
         request_of=request_of,
         part=stream,
-        **{"task_id": "plan_filling", **arguments},
     )
 
 
@@ -206,32 +227,29 @@ def replay(plan: BaseOperator, **arguments: Any) -> MappedOperator:
     replay if it has several containers. At most `[replay] containers_at_once` instances run at the
     same time.
     """
-    mapped = RewindowSubmitOperator.partial(
-        job="replay",
-        arguments={CRASH: f"{{{{ params.get('{CRASH}') or '' }}}}"},
-        **{
-            "task_id": "replay_windows",
-            "map_index_template": NAME_TEMPLATE,
-            "max_active_tis_per_dagrun": Config.load().replay.containers_at_once,
-            **arguments,
-        },
-    )
-    return mapped.expand(replay=plan.output)
+    ours: dict[str, Any] = {
+        "task_id": "replay_windows",
+        "job": "replay",
+        "arguments": {CRASH: f"{{{{ params.get('{CRASH}') or '' }}}}"},
+        "map_index_template": NAME_TEMPLATE,
+        "max_active_tis_per_dagrun": Config.load().replay.containers_at_once,
+    }
+    return RewindowSubmitOperator.partial(**ours | arguments).expand(replay=plan.output)
 
 
 def check(plan: BaseOperator, **arguments: Any) -> BaseOperator:
     """Returns the task that checks the output against its expectations."""
-    return RewindowCheckOperator(
-        replay=_replay_of(plan),
-        **{"task_id": "check_windows", **arguments},
-    )
+    replay_id = _replay_of(plan)
+    return _task(RewindowCheckOperator, arguments, task_id="check_windows", replay=replay_id)
 
 
 def approve(plan: BaseOperator, **arguments: Any) -> BaseOperator:
     """Returns the task that waits for an approval, if the form requests one."""
-    return ApprovePublicationOperator(
+    return _task(
+        ApprovePublicationOperator,
+        arguments,
+        task_id="approve_publication",
         replay=_replay_of(plan),
-        **{"task_id": "approve_publication", **arguments},
     )
 
 
@@ -239,10 +257,12 @@ def publish(plan: BaseOperator, **arguments: Any) -> BaseOperator:
     """Returns the task that makes the output visible to readers, and emits the assets of the
     published streams.
     """
-    return RewindowSubmitOperator(
+    return _task(
+        RewindowSubmitOperator,
+        _emitting(arguments),
+        task_id="publish_windows",
         job="publish",
         replay=_replay_of(plan),
-        **_emitting({"task_id": "publish_windows", **arguments}),
     )
 
 
@@ -251,36 +271,37 @@ def close_replay(plan: BaseOperator, **arguments: Any) -> BaseOperator:
 
     It belongs after `publish`, and also runs if the publication was skipped.
     """
-    return CloseReplayOperator(
+    return _task(
+        CloseReplayOperator,
+        arguments,
+        task_id="close_replay",
         replay=_replay_of(plan),
-        **{"task_id": "close_replay", "trigger_rule": "none_failed", **arguments},
+        trigger_rule="none_failed",
     )
 
 
 def deliver(output: str, target: str, **arguments: Any) -> BaseOperator:
     """Returns the task that delivers the published windows of an output to a target."""
-    return DeliverOperator(
-        output=output,
-        target=target,
-        **{"task_id": "deliver_windows", **arguments},
+    return _task(
+        DeliverOperator, arguments, task_id="deliver_windows", output=output, target=target
     )
 
 
 def report_gaps(stream: str, **arguments: Any) -> BaseOperator:
     """Returns the task that lists empty and missing windows, and the silent periods of each key."""
-    return ReportGapsOperator(stream=stream, **{"task_id": "report_gaps", **arguments})
+    return _task(ReportGapsOperator, arguments, task_id="report_gaps", stream=stream)
 
 
 def drill_dag(dag_id: str, **arguments: Any) -> DAG:
     """Returns a DAG that a user starts with a form, for the task `drill`."""
     config = Config.load()
     params = drill_params(applications(config), default_application(config))
-    return _dag(dag_id, schedule=None, start_date=SINCE, params=params, **arguments)
+    return _dag(dag_id, arguments, params=params)
 
 
 def drill(**arguments: Any) -> BaseOperator:
     """Returns the task that kills jobs of candidate replays on purpose, and shows the cost."""
-    return DrillOperator(**{"task_id": "drill_application", **arguments})
+    return _task(DrillOperator, arguments, task_id="drill_application")
 
 
 def act_dag(dag_id: str, *, on: str, **arguments: Any) -> DAG:
@@ -319,37 +340,25 @@ def act_dag(dag_id: str, *, on: str, **arguments: Any) -> DAG:
         "stream": act_params(STREAM_ACTS, stream=stream),
         "purge": act_params(PURGE, older_than_days=age),
     }
-    return _dag(
-        dag_id,
-        schedule=None,
-        **{
-            "start_date": SINCE,
-            "params": forms[on],
-            "is_paused_upon_creation": False,
-            **arguments,
-        },
-    )
+    return _dag(dag_id, arguments, params=forms[on], is_paused_upon_creation=False)
 
 
 def preview_act(**arguments: Any) -> BaseOperator:
     """Returns the task that shows the effect of an act in its log, and changes nothing."""
-    return PreviewActOperator(**{"task_id": "preview_act", **arguments})
+    return _task(PreviewActOperator, arguments, task_id="preview_act")
 
 
 def approve_act(preview: BaseOperator, **arguments: Any) -> BaseOperator:
     """Returns the task that asks a user to approve an act that removes or replaces rows."""
-    return ApproveActOperator(
-        preview=preview.output,
-        **{"task_id": "approve_act", **arguments},
-    )
+    return _task(ApproveActOperator, arguments, task_id="approve_act", preview=preview.output)
 
 
 def run_act(**arguments: Any) -> BaseOperator:
-    """Returns the task that runs an act.
+    """Returns the task that runs an act, and emits the assets of what it publishes or undoes.
 
-    Acts that start Spark belong into the pool `spark`, which is the default.
+    Acts that start Spark need the pool `spark`, which is the default.
     """
-    return ActOperator(**{"task_id": "run_act", **arguments})
+    return _task(ActOperator, _emitting(arguments), task_id="run_act")
 
 
 def repair(**arguments: Any) -> BaseOperator:
@@ -358,36 +367,51 @@ def repair(**arguments: Any) -> BaseOperator:
 
     If the settings allow it, the task also repairs these windows.
     """
-    return RepairOperator(**_emitting({"task_id": "repair_windows", **arguments}))
+    return _task(RepairOperator, _emitting(arguments), task_id="repair_windows")
 
 
 def emit_publications(**arguments: Any) -> BaseOperator:
     """Returns the task that emits the assets of publications and undos that no task of Airflow has
     made.
     """
-    return EmitPublicationsOperator(**_emitting({"task_id": "emit_publications", **arguments}))
+    return _task(EmitPublicationsOperator, _emitting(arguments), task_id="emit_publications")
 
 
 def build_report_site(**arguments: Any) -> BaseOperator:
     """Returns the task that rebuilds the pages about all checks."""
-    return BuildReportSiteOperator(**{"task_id": "build_report_site", **arguments})
+    return _task(BuildReportSiteOperator, arguments, task_id="build_report_site")
 
 
-def _dag(dag_id: str, **arguments: Any) -> DAG:
-    default_args = DEFAULT_ARGS | arguments.pop("default_args", {})
-    tags = {"rewindow", *arguments.pop("tags", ())}
-    return DAG(
-        dag_id=dag_id,
-        catchup=False,
-        default_args=default_args,
-        tags=sorted(tags),
-        **arguments,
+def _dag(dag_id: str, given: Mapping[str, Any], **ours: Any) -> DAG:
+    """Returns a DAG. The given arguments replace the others; parameters, default arguments and
+    tags are merged.
+    """
+    values = {"schedule": None, "start_date": SINCE, "catchup": False, **ours, **given}
+    # The items of Airflow's ParamsDict are Params, but its values are their defaults.
+    added = dict((given.get("params") or {}).items())
+    values["params"] = ours.get("params", {}) | added
+    values["default_args"] = DEFAULT_ARGS | (given.get("default_args") or {})
+    values["tags"] = sorted({"rewindow", *(given.get("tags") or ())})
+    return DAG(dag_id, **values)
+
+
+def _task(operator: type[BaseOperator], given: Mapping[str, Any], **ours: Any) -> BaseOperator:
+    return operator(**{**ours, **given})
+
+
+def _has_intervals(timetable: Any) -> bool:
+    """Returns whether the runs of a timetable have a data interval that is not empty."""
+    timed = getattr(timetable, "timetable", timetable)  # That of AssetOrTimeSchedule.
+    return (
+        timed.can_be_scheduled
+        and not isinstance(timed, AssetTriggeredTimetable | EventsTimetable | OnceTimetable)
+        and all(getattr(one, "interval", True) for one in getattr(timed, "timetables", [timed]))
     )
 
 
 def _emitting(arguments: dict[str, Any]) -> dict[str, Any]:
     """Returns the arguments of a task that also emits the events of publications."""
-    return {**arguments, "outlets": [PUBLICATIONS, *arguments.get("outlets", ())]}
+    return {**arguments, "outlets": [PUBLICATIONS, *(arguments.get("outlets") or ())]}
 
 
 def _params_of_settings() -> dict[str, Any]:

@@ -27,6 +27,13 @@ _RANGE = "Range"
 _HOW = "How"
 _DRILL = "Drill"
 _NAME = f"^{COMPONENT}$"
+_REASON = r"^\s*\S[\s\S]{6,}\S\s*$"
+"""At least eight characters without the blanks around them."""
+_WINDOW_MAX = 253_402_300_799_999
+"""Number of milliseconds from 1970 to the end of the year 9999, so every date has a smaller
+window. Airflow cannot pass integers of more than 64 bits to a task.
+"""
+_COUNT_MAX = 1_000_000
 
 
 def applications(config: Config) -> list[str]:
@@ -88,7 +95,7 @@ def replay_params(
             **({"default": default} if default else {}),
             **_application(names, ["string"]),
         ),
-        "reason": _reason(),
+        "reason": reason("The reason for this replay; it is stored with the replay."),
         "range_as": Param(
             TIMES,
             type="string",
@@ -103,8 +110,8 @@ def replay_params(
         ),
         "from_time": _time("From", "Start of the first window, with a time zone."),
         "to_time": _time("To", "Start of the window after the last one, with a time zone."),
-        "first_window": _number("First window", minimum=0, section=_RANGE),
-        "last_window": _number("Last window", minimum=0, section=_RANGE),
+        "first_window": _number("First window", _RANGE, _WINDOW_MAX, minimum=0),
+        "last_window": _number("Last window", _RANGE, _WINDOW_MAX, minimum=0),
         "allow_missing": Param(
             False,
             type="boolean",
@@ -134,14 +141,10 @@ def replay_params(
             title="Publish",
             section=_HOW,
         ),
-        "group_windows": _number(
-            "Windows in a commit group",
-            section=_HOW,
-            description="Empty: sized by time.",
-        ),
+        "group_windows": _group_windows(),
         "checkpoint_windows": _number(
             "Windows between two checkpoints",
-            section=_HOW,
+            _HOW,
             description="Empty: the application's own number.",
         ),
         "properties": _given(),
@@ -172,8 +175,8 @@ def drill_params(names: list[str], default: str | None = None) -> dict[str, Para
             title="Recovery modes",
             description="For operators without a mode; the modes run one after the other.",
         ),
-        "windows": _number("Windows", section=_DRILL, description="Empty: 60."),
-        "kills": _number("Kills in each mode", section=_DRILL, description="Empty: 5."),
+        "windows": _number("Windows", _DRILL, description="Empty: 60."),
+        "kills": _number("Kills in each mode", _DRILL, description="Empty: 5."),
         "every_step": Param(
             False,
             type="boolean",
@@ -182,7 +185,7 @@ def drill_params(names: list[str], default: str | None = None) -> dict[str, Para
             description="Instead of random kills, kill once at every step of every container.",
         ),
         "seed": _number(
-            "Seed", section=_DRILL, description="Empty: a new one, which the log shows."
+            "Seed", _DRILL, _WINDOW_MAX, description="Empty: a new one, which the log shows."
         ),
     }
 
@@ -191,7 +194,11 @@ def act_params(acts: Iterable[str], **fields: Param) -> dict[str, Param]:
     """Returns the fields of the form of a DAG for acts: the act, the reason, and further fields."""
     names = list(acts)
     choice = {"act": Param(names[0], type="string", enum=names, title="Act")}
-    return (choice if len(names) > 1 else {}) | fields | {"reason": _reason()}
+    return (
+        (choice if len(names) > 1 else {})
+        | fields
+        | {"reason": reason("The reason, for colleagues who look at the run later.")}
+    )
 
 
 def replay_id_param() -> Param:
@@ -232,15 +239,16 @@ def daily_params(names: list[str], default: str | None = None) -> dict[str, Para
             "a backfill.",
         ),
         "allow_affected": _affected(),
-        "group_windows": _number(
-            "Windows in a commit group",
-            section=_HOW,
-            description="Empty: sized by time.",
-        ),
+        "group_windows": _group_windows(),
     }
 
 
-def parse_form(params: Mapping[str, Any], *, drills: bool = False) -> ReplayOptions:
+def parse_form(
+    params: Mapping[str, Any],
+    *,
+    drills: bool = False,
+    known: Iterable[str] = (),
+) -> ReplayOptions:
     """Returns the options of the replay that a form requests.
 
     Without a range, the form requests all windows that are not yet published.
@@ -248,6 +256,7 @@ def parse_form(params: Mapping[str, Any], *, drills: bool = False) -> ReplayOpti
     Args:
         params: name to value, as Airflow has validated them.
         drills: whether a crash point is allowed.
+        known: further parameters that the DAG declares.
 
     Raises:
         InputError: a field is unknown, or the range is not given in the way that the form selects.
@@ -257,7 +266,7 @@ def parse_form(params: Mapping[str, Any], *, drills: bool = False) -> ReplayOpti
             f'parameter "{CRASH}" is for drills, and drills are not enabled in this project',
             hint="To enable them, set [replay] drills = true in rewindow.toml.",
         )
-    refuse_unknown(params, replay_params([], drills=True))
+    refuse_unknown(params, {*replay_params([], drills=True), *known})
     _check_range(params)
     return {
         "from_time": params["from_time"],
@@ -334,16 +343,6 @@ def _application(names: list[str], types: list[str]) -> dict[str, Any]:
     return {"type": types, "title": "Application", **known}
 
 
-def _reason() -> Param:
-    return Param(
-        type="string",
-        minLength=8,
-        maxLength=500,
-        title="Reason",
-        description="The reason, for colleagues who look later.",
-    )
-
-
 def _crash() -> Param:
     return Param(
         None,
@@ -401,11 +400,35 @@ def _time(title: str, description: str) -> Param:
     )
 
 
-def _number(title: str, section: str, description: str = "", minimum: int = 1) -> Param:
+def reason(description: str) -> Param:
+    """Returns a required field for a reason of at least eight characters that are not blank."""
+    return Param(
+        type="string",
+        minLength=8,
+        maxLength=500,
+        pattern=_REASON,
+        title="Reason",
+        description=description,
+    )
+
+
+def _group_windows() -> Param:
+    return _number("Windows in a commit group", _HOW, description="Empty: sized by time.")
+
+
+def _number(
+    title: str,
+    section: str,
+    maximum: int = _COUNT_MAX,
+    *,
+    minimum: int = 1,
+    description: str = "",
+) -> Param:
     return Param(
         None,
         type=["null", "integer"],
         minimum=minimum,
+        maximum=maximum,
         title=title,
         description=description,
         section=section,

@@ -10,9 +10,13 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 if TYPE_CHECKING:
+    from airflow.sdk import Context
+
     from rewindow.ledger import Ledger, Replay
     from rewindow.planning import ReplayRequest
     from rewindow.settings.config import Config
@@ -91,16 +95,33 @@ def newest_of(ledger: Ledger, run: RunName) -> tuple[int, Replay | None]:
     return (newest + 1, None) if known.state in CLOSED_STATES else (newest, known)
 
 
-def day_of(config: Config, request: ReplayRequest) -> str:
-    """Returns the day (UTC) on which the range of a request starts; empty if the request has no
-    start.
+def day_of(config: Config, request: ReplayRequest, context: Context) -> str:
+    """Returns the day on which the range of a request starts; empty if the request has no start.
+
+    The day is that of the time zone in which the data interval of the run starts, otherwise UTC.
     """
     from rewindow.loading.catalog import load_application
     from rewindow.windows import format_time, parse_time
 
     if request.from_time is not None:
-        return format_time(parse_time(request.from_time)).partition("T")[0]
-    if request.first is None:
+        start_us = parse_time(request.from_time)
+    elif request.first is not None:
+        grid = load_application(config, request.application, request.parameters).app.grid
+        start_us = grid.start_us(request.first)
+    else:
         return ""
-    grid = load_application(config, request.application, request.parameters).app.grid
-    return format_time(grid.start_us(request.first)).partition("T")[0]
+    day = format_time(start_us + _offset_us(context)).partition("T")[0]
+    return day.lstrip("+")  # A late year has a sign, which an id cannot have.
+
+
+def _offset_us(context: Context) -> int:
+    """Returns the offset from UTC at the start of a run's data interval, in the time zone of the
+    DAG's schedule.
+    """
+    interval_start = context.get("data_interval_start")
+    if interval_start is None:
+        return 0
+    dag = context["dag"]
+    zone = getattr(dag.timetable, "timezone", dag.timezone)
+    local = interval_start.astimezone(ZoneInfo(zone) if isinstance(zone, str) else zone)
+    return (local.utcoffset() or timedelta()) // timedelta(microseconds=1)

@@ -41,7 +41,7 @@ the trigger may miss both.
 _END_SECONDS_MAX = 60.0
 
 
-def turn_of(context: Context) -> BaseTrigger | None:
+def turn_of(context: Context) -> ChangeTrigger | None:
     """Returns None if it is a run's turn, because the previous run has succeeded; otherwise the
     trigger to wait for.
 

@@ -46,7 +46,7 @@ def form_request(config: Config, context: Context) -> ReplayRequest:
 
     params = context["params"]
     application = params["application"]
-    options = parse_form(params, drills=config.replay.drills)
+    options = parse_form(params, drills=config.replay.drills, known=_declared(context))
     if params["range_as"] == UNPUBLISHED:
         windows: WindowRange | None = _unpublished(config, application)
     else:
@@ -162,7 +162,7 @@ def _application(config: Config, context: Context) -> str:
             several.
     """
     params = context["params"]
-    refuse_unknown(params, context["dag"].params)
+    refuse_unknown(params, _declared(context))
     if params["application"] is None:
         raise InputError(
             "the run names no application, and there is more than one",
@@ -171,6 +171,11 @@ def _application(config: Config, context: Context) -> str:
             "this run in its configuration.",
         )
     return str(params["application"])
+
+
+def _declared(context: Context) -> set[str]:
+    """Returns the names of the parameters that a run's DAG and task declare."""
+    return {*context["dag"].params, *context["task"].params}
 
 
 def _request(
@@ -372,7 +377,7 @@ def describe(plan: Plan) -> list[str]:
 def _windows_of(grid: Grid, context: Context) -> WindowRange:
     begin = context.get("data_interval_start")
     end = context.get("data_interval_end")
-    if begin is None or end is None:
+    if begin is None or end is None or begin == end:
         raise InputError(
             "the run has no data interval",
             hint="A DAG that an asset starts plans by plan_unpublished; by hand, trigger it with a "

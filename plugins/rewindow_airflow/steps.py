@@ -99,7 +99,7 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
 
         run = context["dag_run"]
         if self.in_order and (change := turn_of(context)) is not None:
-            self.log.info("The previous run has not succeeded yet: waiting for it")
+            self.log.info("Waiting for the previous run, %s (%s)", change.run_id, change.state)
             self.defer(trigger=change, method_name="execute")
         name = run_name(run.dag_id, run.run_id, self.part)
         with mapped_errors():
@@ -168,7 +168,7 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
             self.log.info("%s\nLooking again in %s", lack, WAIT)
             raise waiting(lack, context.get("task_reschedule_count", 0)) from lack
         run = context["dag_run"]
-        replay_id = name.replay_id(day_of(config, request), number)
+        replay_id = name.replay_id(day_of(config, request, context), number)
         request = replace(request, replay_id=replay_id, dag=run.dag_id, run=run.run_id)
         if before is not None:
             draft_plan(config, request)

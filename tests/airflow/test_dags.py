@@ -112,9 +112,9 @@ def test_every_spark_task_waits_for_the_spark_pool(dags: Mapping[str, Any]) -> N
 
 
 def test_pool_can_be_set_in_default_args_or_on_a_single_task() -> None:
-    from rewindow_airflow import plan_interval, publish, replay, scheduled_dag
+    from rewindow_airflow import interval_dag, plan_interval, publish, replay
 
-    with scheduled_dag("pooled", default_args={"pool": "mine"}):
+    with interval_dag("pooled", default_args={"pool": "mine"}):
         plan = plan_interval()
         assert [replay(plan).pool, publish(plan, pool="other").pool] == ["mine", "other"]
 
@@ -177,6 +177,23 @@ def test_replay_daily_dag_runs_in_order_without_occupying_pool_slots(
     assert plan.in_order
     assert not [task.task_id for task in dag.tasks if task.depends_on_past]
     assert plan.downstream_task_ids == set(dag.task_ids) - {"plan_replay"}
+
+
+def test_every_integer_of_a_form_has_a_maximum_that_reaches_the_task(
+    dags: Mapping[str, Any],
+) -> None:
+    # Airflow cannot pass integers of more than 64 bits to a task, which then fails without a log.
+    schemas = {
+        f"{dag.dag_id}.{name}": dag.params.get_param(name).schema
+        for dag in dags.values()
+        for name in dag.params
+    }
+    numbers = {
+        name: schema for name, schema in schemas.items() if "integer" in schema.get("type", "")
+    }
+    assert len(numbers) >= 8
+    for name, schema in numbers.items():
+        assert schema.get("maximum", 2**64) < 2**53, name
 
 
 def test_only_the_manual_dag_starts_unpaused(dags: Mapping[str, Any]) -> None:

@@ -91,11 +91,14 @@ def test_run_with_a_mode_that_differs_from_its_plan_is_rejected() -> None:
     [
         {"application": "unknown"},
         {"reason": "short"},
+        {"reason": " " * 10},
+        {"reason": "  short\n   "},
         {"mode": "twice"},
         {"from_time": "yesterday"},
         {"from_time": "2013-01-01T05:00:00"},
         {"first_window": -1},
         {"first_window": 1.5},
+        {"first_window": 2**64},
         {"group_windows": 0},
         {"publish": "maybe"},
         {"crash": "rm -rf /"},
@@ -108,6 +111,18 @@ def test_run_with_a_mode_that_differs_from_its_plan_is_rejected() -> None:
 def test_form_rejects_an_invalid_value_when_the_run_is_triggered(changes: dict[str, Any]) -> None:
     with pytest.raises(Exception, match=next(iter(changes))):
         filled(**changes)
+
+
+@pytest.mark.parametrize("reason", ["a reason", "wrong\nthreshold", " 8 blanks "])
+def test_form_accepts_a_reason_of_eight_characters(reason: str) -> None:
+    assert parse_form(filled(reason=reason), drills=True)["reason"] == reason.strip()
+
+
+def test_form_accepts_a_parameter_that_the_dag_file_adds() -> None:
+    values = filled() | {"team": "a"}
+    parse_form(values, drills=True, known=["team"])
+    with pytest.raises(InputError, match='parameter "team" is unknown'):
+        parse_form(values, drills=True)
 
 
 def test_form_rejects_a_missing_reason() -> None:

@@ -14,11 +14,13 @@ from typing import Any
 
 import pyarrow.compute as pc
 import pytest
+from airflow.sdk import CronDataIntervalTimetable
 from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import (
     AirflowFailException,
     AirflowRescheduleException,
     AirflowSkipException,
+    TaskDeferred,
 )
 from deltalake import write_deltalake
 
@@ -34,6 +36,7 @@ from rewindow_airflow.forms import daily_params, replay_params
 from rewindow_airflow.identity import run_name
 from rewindow_airflow.links import REPLAY_LINKS
 from rewindow_airflow.operators import RewindowSubmitOperator
+from rewindow_airflow.order import ChangeTrigger
 from rewindow_airflow.steps import RewindowPlanOperator
 from tests.airflow.conftest import ROOT, in_force
 from tests.airflow.small_project import CONTAINERS, DAYS, FIRST_DAY, make_project, record
@@ -73,7 +76,8 @@ def context(run_id: str, days: int = 0, **conf: Any) -> dict[str, Any]:
     params = {name: param.value for name, param in daily_params(["clicks_by_page"]).items()}
     return {
         "dag_run": SimpleNamespace(dag_id=DAG, run_id=run_id, conf=conf),
-        "dag": SimpleNamespace(params=params),
+        "dag": SimpleNamespace(params=params, timetable=None, timezone=UTC),
+        "task": SimpleNamespace(params={}),
         "params": params | conf,
         "data_interval_start": FIRST_DAY + timedelta(days=days),
         "data_interval_end": FIRST_DAY + timedelta(days=days + 1),
@@ -326,10 +330,7 @@ def test_run_waits_for_a_day_that_is_not_completely_sealed(settings: Config) -> 
 def form(**changes: Any) -> dict[str, Any]:
     params = {name: param.value for name, param in replay_params(["clicks_by_page"]).items()}
     filled = {"application": "clicks_by_page", "reason": "natural range", **changes}
-    return {
-        "dag_run": SimpleNamespace(dag_id="replay_windows", run_id="form", conf={}),
-        "params": params | filled,
-    }
+    return context("form") | {"params": params | filled}
 
 
 @pytest.mark.parametrize("range_as", ["times", "windows", "interval"])
@@ -448,7 +449,8 @@ def plan_rest_by_form(run_id: str) -> dict[str, Any]:
     )
     run = SimpleNamespace(dag_id="replay_windows", run_id=run_id, conf={})
     operator = RewindowPlanOperator(task_id="plan_replay", request_of=replay_requests.form_request)
-    return execute(operator, {"dag_run": run, "params": params.validate()})
+    found = context(run_id) | {"dag_run": run, "params": params.validate()}
+    return execute(operator, found)
 
 
 @pytest.mark.parametrize(
@@ -487,6 +489,67 @@ def test_replay_id_contains_the_day_that_the_replay_computes() -> None:
     assert plan_unpublished(today.replace("manual", "asset_triggered"))["replay_id"].startswith(
         "replay_daily-2026-03-01-"
     )
+
+
+def test_replay_id_contains_the_local_day_of_a_schedule_with_a_time_zone(
+    settings: Config,
+) -> None:
+    # Midnight in Vienna is 23:00 UTC of the previous day.
+    found = context("vienna", 2)
+    zone = CronDataIntervalTimetable("0 0 * * *", timezone="Europe/Vienna")
+    found["dag"].timetable = zone
+    for name in ("data_interval_start", "data_interval_end"):
+        found[name] -= timedelta(hours=1)
+    operator = plan(found)
+    assert operator.replay.startswith("replay_daily-2026-03-03-")
+    first = Ledger.open(settings.ledger_url).replays.get(operator.replay).read_plan().first
+    assert first == int(FIRST_DAY.timestamp()) // 3600 + 47
+    assert plan(found).replay == operator.replay
+
+
+def test_parameter_of_the_dag_file_or_the_task_is_accepted() -> None:
+    found = context("added", team="a", shift=1)
+    found["dag"].params = {**found["dag"].params, "team": "b"}
+    found["task"].params = {"shift": 2}
+    assert plan(found).replay
+
+
+def test_run_with_an_empty_data_interval_is_rejected_with_a_hint() -> None:
+    found = context("trigger")
+    found["data_interval_end"] = found["data_interval_start"]
+    with pytest.raises(AirflowFailException, match="the run has no data interval"):
+        plan(found)
+
+
+def test_waiting_run_logs_the_run_that_it_waits_for_and_its_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines: list[str] = []
+    log = SimpleNamespace(
+        info=lambda text, *values: lines.append(text % values),
+        warning=lambda *_, **__: None,
+    )
+    monkeypatch.setattr(steps.RewindowPlanOperator, "log", log)
+    change = ChangeTrigger(DAG, "scheduled__2026-03-01", "failed", queued=0)
+    monkeypatch.setattr(steps, "turn_of", lambda _: change)
+    operator = RewindowPlanOperator(
+        task_id="plan_replay", request_of=replay_requests.interval_request, in_order=True
+    )
+    with pytest.raises(TaskDeferred):
+        execute(operator, context("scheduled__2026-03-02", 1))
+    assert lines == ["Waiting for the previous run, scheduled__2026-03-01 (failed)"]
+
+
+def test_largest_window_of_the_form_is_rejected_without_a_retry() -> None:
+    largest = replay_params([])["last_window"].schema["maximum"]
+    wanted = form(range_as="windows", first_window=largest, last_window=largest)
+    for allow_missing in (False, True):
+        wanted["params"]["allow_missing"] = allow_missing
+        operator = RewindowPlanOperator(
+            task_id="plan_replay", request_of=replay_requests.form_request
+        )
+        with pytest.raises(AirflowFailException, match=f"{largest}"):
+            execute(operator, wanted)
 
 
 def test_run_finds_its_replay_after_the_range_has_changed(settings: Config) -> None:
