@@ -24,5 +24,7 @@ class RewindowPlugin(AirflowPlugin):
     def fastapi_apps(self) -> list[dict[str, Any]]:
         """The web application. It is a property, so that only the API server imports it."""
         from rewindow_airflow.pages import make_app
+        from rewindow_airflow.pool import ensure_pool
 
+        ensure_pool()
         return [{"app": make_app(), "url_prefix": PREFIX, "name": "Rewindow"}]

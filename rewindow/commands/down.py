@@ -16,5 +16,5 @@ def down() -> None:
     """
     from rewindow.embedded import down as stop
 
-    stop(load_project())
-    out.print("Airflow is stopped")
+    was_running = stop(load_project())
+    out.print("Airflow is stopped" if was_running else "Airflow was not running")

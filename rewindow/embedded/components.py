@@ -55,7 +55,13 @@ class Component:
         self.began_at = time.time()
         with open(self.log, "ab" if _is_small(self.log) else "wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "rewindow.embedded.airflow_command", *COMMANDS[self.name]],
+                [
+                    sys.executable,
+                    "-P",  # The working directory can be a checkout, see `_is_installed`.
+                    "-m",
+                    "rewindow.embedded.airflow_command",
+                    *COMMANDS[self.name],
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

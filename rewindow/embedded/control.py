@@ -110,7 +110,7 @@ def run_airflow(config: Config, arguments: Sequence[str]) -> int:
     """Runs Airflow's command line in the environment of this project's Airflow, and returns its
     exit code.
     """
-    command = [sys.executable, "-m", "airflow", *arguments]
+    command = [sys.executable, "-P", "-m", "airflow", *arguments]
     return subprocess.run(command, env=airflow_environment(config), check=False).returncode
 
 

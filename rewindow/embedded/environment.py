@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 
 from rewindow.errors import InputError, ResourceError
@@ -106,11 +106,7 @@ def _places(config: Config) -> dict[str, str]:
         "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
         "kwargs": {"path": str(dags), "refresh_interval": 10},
     }
-    python_path = (
-        str(PACKAGE.parent),
-        os.environ.get("PYTHONPATH", ""),
-        str(PACKAGE.parent / "plugins"),
-    )
+    own = () if _is_installed() else (str(PACKAGE.parent), str(PACKAGE.parent / "plugins"))
     places = {
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
@@ -122,7 +118,7 @@ def _places(config: Config) -> dict[str, str]:
         "PATH": os.pathsep.join(
             (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
         ),
-        "PYTHONPATH": os.pathsep.join(filter(None, python_path)),
+        "PYTHONPATH": os.pathsep.join(filter(None, (*own, os.environ.get("PYTHONPATH")))),
         "REWINDOW_STATE": str(config.state),
     }
     settings = config.root / "rewindow.toml"
@@ -130,6 +126,16 @@ def _places(config: Config) -> dict[str, str]:
     if given or settings.is_file():
         places["REWINDOW_CONFIG"] = str(Path(given).resolve()) if given else str(settings)
     return places
+
+
+def _is_installed() -> bool:
+    """Returns whether Python finds Rewindow without the folder of the package on its path.
+
+    A checkout also has the metadata of the package. If both are on the path, Airflow finds the
+    plugin twice, and its first page shows an error.
+    """
+    found = distributions(name="rewindow")
+    return any(Path(str(one.locate_file(""))).resolve() != PACKAGE.parent for one in found)
 
 
 def _network(port: int) -> dict[str, str]:

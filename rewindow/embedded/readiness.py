@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 
 from rewindow.embedded import api
@@ -12,6 +13,8 @@ from rewindow.json_files import reading_json
 from rewindow.settings.config import Config
 
 _DAGS_SECONDS_MAX = 30.0
+_QUIET_SECONDS = 8.0
+"""The files that remain when no other file has been parsed for this time contain no DAG."""
 _EVERY_SECONDS = 0.25
 
 
@@ -56,22 +59,31 @@ def make_ready(
     token = api.login(address, user, password)
     if not api.make_pool(address, token):
         say(f'cannot create the pool of Spark tasks: user "{user}" may not, or cannot log in')
+    wanted = {path.name for path in dags_folder(config).glob("*.py")}
+    seen: dict[str, float] = {}
     if (
-        not until(lambda: _dags_known(config, address, token), _DAGS_SECONDS_MAX)
+        not until(lambda: _is_parsed(wanted, seen, address, token), _DAGS_SECONDS_MAX)
         and not stopping.is_set()
     ):
         say("not every DAG of the dags folder is known yet; see logs/dag-processor.log")
     return not stopping.is_set()
 
 
-def _dags_known(config: Config, address: str, token: str) -> bool:
-    """Returns whether every file in the DAGs folder is either parsed as the DAG with its name or
-    has an import error.
+def _is_parsed(wanted: set[str], seen: dict[str, float], address: str, token: str) -> bool:
+    """Returns whether every file has been parsed or contains no DAG, or a file has an import error.
+
+    Args:
+        wanted: names of the files in the DAGs folder.
+        seen: file to the time at which its DAG was first seen; this function adds files.
+        address: address of Airflow.
+        token: token for its API.
     """
-    wanted = {path.stem for path in dags_folder(config).glob("*.py")}
     known, errors = (
         api.call(address, f"/api/v2/{what}?limit=100", token=token)[1] or {}
         for what in ("dags", "importErrors")
     )
-    found = {dag["dag_id"] for dag in known.get("dags", [])}
-    return wanted <= found or bool(errors.get("total_entries"))
+    now = time.monotonic()
+    for dag in known.get("dags", []):
+        seen.setdefault(dag["relative_fileloc"], now)
+    is_quiet = bool(seen) and now - max(seen.values()) > _QUIET_SECONDS
+    return wanted <= set(seen) or is_quiet or bool(errors.get("total_entries"))

@@ -64,6 +64,26 @@ def client(airflow_database: None, results: Path) -> Iterator[Any]:
             yield client
 
 
+def test_api_server_creates_the_pool_of_spark_tasks_and_keeps_an_existing_one(
+    client: Any,
+) -> None:
+    from airflow.models.pool import Pool
+
+    from rewindow_airflow.plugin import RewindowPlugin
+
+    def slots() -> float | None:
+        pool = Pool.get_pool("spark")
+        return pool and pool.slots
+
+    assert slots() == 1
+    Pool.create_or_update_pool("spark", slots=3, description="mine", include_deferred=False)
+    assert RewindowPlugin().fastapi_apps
+    assert slots() == 3
+    Pool.delete_pool("spark")
+    assert RewindowPlugin().fastapi_apps
+    assert slots() == 1
+
+
 def token(role: str) -> dict[str, str]:
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser

@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 from rewindow import embedded as supervisor
-from rewindow.embedded import api, control, environment
+from rewindow.embedded import api, control, environment, readiness
 from rewindow.embedded.environment import airflow_environment, airflow_home, dags_folder
 from rewindow.embedded.processes import descendants, is_alive, signal_all, started_at, wait_until
 from rewindow.embedded.status import READY, STARTING, read_status
@@ -176,6 +176,8 @@ def _check_login(found: supervisor.Running) -> None:
     assert known["replay_windows"] is False
     assert known["replay_daily"] is True
     assert api.call(found.address, "/api/v2/pools/spark", token=token)[1]["slots"] == 1
+    errors = api.call(found.address, "/api/v2/plugins/importErrors", token=token)[1]
+    assert errors["total_entries"] == 0, errors
     assert api.call(found.address, "/rewindow/replays/r/report")[0] == 401
 
 
@@ -437,6 +439,46 @@ def test_dags_of_the_checkout_are_used_if_the_folder_contains_none(tmp_path: Pat
     assert variables["AIRFLOW__CORE__DAGS_FOLDER"] == str(tmp_path / "dags")
     assert variables["AIRFLOW__CORE__PLUGINS_FOLDER"] == str(tmp_path / "plugins")
     assert str(tmp_path / "dags") in variables["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"]
+
+
+def test_airflow_in_an_installed_checkout_finds_the_plugin_once(tmp_path: Path) -> None:
+    # A checkout has the metadata of the package, and so does the environment.
+    assert (ROOT / "rewindow.egg-info").exists()
+    program = (
+        "from airflow import plugins_manager as manager; "
+        "print('found', *manager._get_plugins()[1].values())"
+    )
+    with clean_environment():
+        answer = subprocess.run(
+            [sys.executable, "-P", "-c", program],
+            env=airflow_environment(Config.load(state=tmp_path)),
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert answer.stdout.splitlines()[-1] == "found"
+
+
+@pytest.mark.parametrize(
+    ("dags", "ready"),
+    [
+        ({}, False),
+        ({"b.py": 0}, False),
+        ({"b.py": 30}, True),  # The other file contains no DAG.
+        ({"a.py": 0, "b.py": 0, "c.py": 0}, True),
+    ],
+    ids=str,
+)
+def test_airflow_is_ready_once_every_file_is_parsed_whatever_its_dags_are_called(
+    dags: dict[str, int],
+    ready: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = {"dags": [{"dag_id": "mine", "relative_fileloc": name} for name in dags]}
+    monkeypatch.setattr(readiness.api, "call", lambda *_, **__: (200, answers))
+    seen = {name: time.monotonic() - seconds for name, seconds in dags.items()}
+    assert readiness._is_parsed({"a.py", "b.py"}, seen, "", "") == ready
 
 
 def test_installed_package_includes_its_dags(
