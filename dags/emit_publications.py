@@ -7,11 +7,19 @@ task empty it. A DAG that follows the asset of an output runs at least once afte
 
 If a task ends before Airflow has its events, the next task emits them again. So a reader may see a
 publication twice.
+
+The task close_unstarted abandons plans of runs that ended before their replay started, so that they
+are no longer listed as planned. A clear of such a run plans it again.
 """
 
-from rewindow_airflow import emit_publications, scheduled_dag
+from rewindow_airflow import close_unstarted, emit_publications, scheduled_dag
 
 with scheduled_dag(
-    "emit_publications", schedule="*/5 * * * *", doc_md=__doc__, tags=["publication"]
+    "emit_publications",
+    schedule="*/5 * * * *",
+    is_paused_upon_creation=False,
+    doc_md=__doc__,
+    tags=["publication"],
 ):
     emit_publications()
+    close_unstarted()

@@ -143,6 +143,7 @@ class PreviewActOperator(BaseOperator):
         with mapped_errors():
             config = settings_for(self.conn_id)
             environment = without_airflow(job_environment(config)) | {"COLUMNS": _COLUMNS}
+        # The preview is a command, not a call, so that a user sees the output of the shell.
         done = subprocess.run(
             [sys.executable, "-m", "rewindow.cli", *words],
             env=environment,
@@ -163,7 +164,7 @@ class PreviewActOperator(BaseOperator):
 
 
 class ApproveActOperator(ApprovalOperator):
-    """Asks a user to approve an act that removes or replaces rows. Other acts are not asked.
+    """Asks a user to approve an act that removes or replaces rows. It does not ask for other acts.
 
     Args:
         preview: text about the effect of the act (templated).

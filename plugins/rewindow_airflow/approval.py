@@ -45,7 +45,7 @@ class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
     The question shows the facts for the decision: flawed windows, the findings of the gate, the
     difference from the published tables, what becomes stale, and how to undo the publication. To
     approve a replay with flawed windows or other objections, the user must fill in `accept`;
-    otherwise the question is asked again. A rejection skips the publication. After
+    otherwise Airflow asks again. A rejection skips the publication. After
     `response_timeout` without an answer, the replay is rejected and stays staged.
 
     Airflow renders the body of the question as Markdown. Texts of a user are quoted in it as code
@@ -73,9 +73,14 @@ class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
         params: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
+        # Airflow adds the parameters of the DAG here. They are not fields of the question.
+        given = dict((params or {}).items())
+        of_dag = {name for name in given if getattr(given[name], "source", None) == "dag"}
         super().__init__(
             subject=subject,
-            params={**_fields(), **(params or {})},
+            params={name: given[name] for name in of_dag - _fields().keys()}
+            | _fields()
+            | {name: value for name, value in given.items() if name not in of_dag},
             **{"defaults": [self.REJECT], "retries": 0, **kwargs},
         )
         self.replay = replay
@@ -130,6 +135,7 @@ class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
 
     def _ask_again(self, context: Context) -> None:
         """Removes the answer, and waits for another one. Nobody is notified again."""
+        # The question is the same, so one message about it is enough.
         notifiers, self.notifiers = self.notifiers, []
         try:
             super().execute(context)
@@ -410,6 +416,7 @@ def _fields() -> dict[str, Param]:
         "accept": Param(
             None,
             type=["null", "string"],
+            source="task",
             title="Accept",
             description="Needed to approve flawed windows or other objections: the reason for "
             "publishing anyway.",
@@ -417,12 +424,14 @@ def _fields() -> dict[str, Param]:
         "comment": Param(
             None,
             type=["null", "string"],
+            source="task",
             title="Comment",
             description="Stored with the replay if it is rejected.",
         ),
         "when_rejected": Param(
             LEAVE_STAGED,
             type="string",
+            source="task",
             enum=[LEAVE_STAGED, GIVE_UP],
             values_display={
                 LEAVE_STAGED: "leave it staged, so that it can still be published",

@@ -68,6 +68,7 @@ from rewindow_airflow.steps import (
     RewindowCheckOperator,
     RewindowPlanOperator,
 )
+from rewindow_airflow.unstarted import CloseUnstartedOperator
 
 
 def scheduled_dag(
@@ -375,6 +376,11 @@ def emit_publications(**arguments: Any) -> BaseOperator:
     made.
     """
     return _task(EmitPublicationsOperator, _emitting(arguments), task_id="emit_publications")
+
+
+def close_unstarted(**arguments: Any) -> BaseOperator:
+    """Returns the task that abandons plans of runs that ended before their replay started."""
+    return _task(CloseUnstartedOperator, arguments, task_id="close_unstarted")
 
 
 def build_report_site(**arguments: Any) -> BaseOperator:

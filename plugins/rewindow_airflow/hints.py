@@ -34,7 +34,7 @@ _ACTS: Mapping[str, Callable[[re.Match[str]], str]] = {
     r"rewindow repair --run": lambda _: "start the DAG act_on_stream with act repair",
     r"rewindow purge": lambda _: "start the DAG purge_replays",
 }
-_HINT = "  Hint: "
+_HINT = re.compile(r"(\s*)Hint: ")
 
 
 PLAN_AGAIN = (
@@ -57,8 +57,9 @@ def in_airflow(message: str, act: str = "") -> str:
     """
     shown = []
     for line in message.split("\n"):
-        if line.startswith(_HINT) and (words := act or _acts_for(line)):
-            shown.append(f"  In Airflow: {words}.")
+        hint = _HINT.match(line)
+        if hint and (words := act or _acts_for(line)):
+            shown.append(f"{hint[1]}In Airflow: {words}.")
         shown.append(line)
     return "\n".join(shown)
 

@@ -171,6 +171,7 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
         replay_id = name.replay_id(day_of(config, request, context), number)
         request = replace(request, replay_id=replay_id, dag=run.dag_id, run=run.run_id)
         if before is not None:
+            # A request that cannot be planned must not discard the work of the replay before.
             draft_plan(config, request)
             self._give_up(config, before, run.run_id)
             if before.read_plan().is_divided and request.reuse is None:

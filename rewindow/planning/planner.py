@@ -155,6 +155,7 @@ def draft_plan(config: Config, request: ReplayRequest) -> PlanPreview:
         try:
             plan = with_reused(config, plan, loaded.app, request.reuse)
         except InputError as error:
+            # The fixed code of a cleared run may change every container.
             if not request.reuse_optional:
                 raise
             warnings = [*plan.warnings, f"all containers are computed: {error.primary}"]

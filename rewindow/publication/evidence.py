@@ -67,6 +67,7 @@ class PublicationEvidence:
     @property
     def partial(self) -> int:
         """The number of windows that some outputs have lost, but not all."""
+        # A window is lost as a whole only if every output has lost it.
         lost = [ranges for name, ranges in self.flaws.items() if name.startswith("lost: ")]
         every = sum(map(len, joined([part for ranges in lost for part in ranges])))
         in_all = lost[0] if len(lost) == len(self.plan.staged) else []
@@ -151,6 +152,7 @@ def _newly_stale(ledger: Ledger, details: PublicationDetails) -> list[StaleWindo
 def _readers(ledger: Ledger, plan: Plan, difference: Certificate | None) -> list[Dependent]:
     """Returns the readers of published windows that change."""
     found = []
+    # Without a difference, readers stay right, whatever they have read.
     for output in difference.outputs if difference is not None else ():
         ranges = list(chain.from_iterable(output.ranges.values()))
         changed = joined(starmap(WindowRange, ranges))

@@ -1,4 +1,4 @@
-"""What an approver reads, and what becomes of the answer.
+"""The question that an approver reads, and the effects of the answer.
 
 A user's text is shown word for word, never rendered.
 """
@@ -148,7 +148,7 @@ def dag() -> Iterator[DAG]:
 
 
 def ask(operator: ApprovePublicationOperator, **params: Any) -> dict[str, Any]:
-    """Returns what Airflow is asked to show, after the operator has begun to wait."""
+    """Returns the values that the operator passes to Airflow before it waits."""
     asked: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hitl, "upsert_hitl_detail", lambda **values: asked.update(values))
@@ -173,7 +173,7 @@ def context(operator: Any, params: dict[str, Any] | None = None, **pushed: Any) 
 
 
 def answer(option: str, **inputs: Any) -> dict[str, Any]:
-    """Returns what Airflow passes on after a user has answered."""
+    """Returns the event that Airflow passes on after a user has answered."""
     return {
         "chosen_options": [option],
         "params_input": {"accept": None, "comment": None, "when_rejected": LEAVE_STAGED, **inputs},

@@ -65,7 +65,8 @@ def config(tmp_path: Path) -> Iterator[Config]:
 
 
 def task() -> tuple[RepairOperator, dict[str, Any]]:
-    return RepairOperator(task_id="repair_windows"), {"task_state_store": Store()}
+    operator = RepairOperator(task_id="repair_windows")
+    return operator, {"task_state_store": Store(), "task": operator}
 
 
 def test_repair_dry_run_logs_the_command_and_changes_nothing(
