@@ -134,7 +134,7 @@ class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
         return super().execute_complete(context, event)
 
     def _ask_again(self, context: Context) -> None:
-        """Removes the answer, and waits for another one. Nobody is notified again."""
+        """Removes the answer, and waits for another one. It notifies no user again."""
         # The question is the same, so one message about it is enough.
         notifiers, self.notifiers = self.notifiers, []
         try:
