@@ -38,7 +38,7 @@ _HINT = re.compile(r"(\s*)Hint: ")
 
 
 PLAN_AGAIN = (
-    "clear the run from its plan task, which gives this replay up and plans the run again with the "
+    "clear the run from its plan task, which abandons this replay and plans the run again with the "
     "current code"
 )
 """What to do after the code of an application has changed."""

@@ -43,7 +43,7 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
     from XCom `replay_id`; the task of the jobs is mapped over the return value of this one.
 
     If the application's code or configuration has changed, the open replay cannot continue. If a
-    user cleared this task, it gives the replay up and plans again: containers that have ended and
+    user cleared this task, it abandons the replay and plans again: containers that have ended and
     did not change are reused. A retry never does this, so that a deployment discards no work.
 
     Args:
@@ -152,7 +152,7 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
         number: int,
         before: Replay | None,
     ) -> Plan:
-        """Plans a replay, and gives up the one before of the same run, if there is one.
+        """Plans a replay, and abandons the one before of the same run, if there is one.
 
         The replay before is given up only after the new request has been checked.
         """
