@@ -14,8 +14,8 @@ There is a task group for each stream:
 After all groups, `repair_windows` searches published windows whose inputs have changed since, for
 example because of late tuples, like `rewindow plan --late`. With `[airflow] repairs = true` it adds
 late tuples to their windows, and replays, checks and publishes all windows that depend on them,
-also those of other applications. Otherwise it changes nothing: its log lists the windows, the
-reasons, and the commands to repair them.
+also those of other applications. With `repairs = "approve"` it asks a person first. Otherwise it
+changes nothing: its log lists the windows, their times, the reasons, and how to repair them.
 """
 
 from airflow.sdk import TaskGroup, chain

@@ -1,8 +1,9 @@
 """Records new tuples of every stream of rewindow.toml, seals its windows, and emits the stream's
 asset.
 
-There is a task for each stream. If a source has nothing new, nothing changes. Malformed and late
-tuples go to the quarantine table with a reason, and the log of the task counts them. A DAG of
+There is a task for each stream. If a source has nothing new, nothing changes, and the task is
+skipped. Malformed and late tuples go to the quarantine table with a reason. The task then succeeds
+with a warning, and the asset's event has their numbers, also if no window was sealed. A DAG of
 `stream_dag` and `plan_unpublished` (docs/your_airflow.md) runs when a stream has grown, and
 publishes the new windows.
 

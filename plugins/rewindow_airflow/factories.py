@@ -120,6 +120,10 @@ def stream_dag(dag_id: str, *streams: str, application: str | None = None, **arg
     """Returns a DAG that runs when a stream has grown, for tasks that start with
     `plan_unpublished`.
 
+    Other tasks can read the events that have started the run, for example
+    `triggering_asset_events[stream_asset("clicks_by_page.totals")]`. An iteration over
+    `triggering_asset_events` yields events of publications twice, see `rewindow_airflow.assets`.
+
     Args:
         dag_id: name of the DAG, and prefix of its replays.
         streams: recorded or published streams; each new event of any of them starts a run, one
@@ -366,7 +370,8 @@ def repair(**arguments: Any) -> BaseOperator:
     """Returns the task that shows published windows that are wrong because their inputs have
     changed.
 
-    If the settings allow it, the task also repairs these windows.
+    With `[airflow] repairs = true`, the task also repairs these windows; with `"approve"`, it asks
+    a person first. Arguments of Airflow's ApprovalOperator set the deadline and the persons.
     """
     return _task(RepairOperator, _emitting(arguments), task_id="repair_windows")
 

@@ -103,16 +103,33 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
             )
             return {"name": name, "message": "all windows were committed already"}
         outcome = self._run(config, submission, context)
-        # An earlier try may have sealed windows and died before their asset was emitted.
-        if (
-            self.job == "record"
-            and not outcome.facts.get("windows_sealed")
-            and context["ti"].try_number == 1
-        ):
-            raise AirflowSkipException("No window was sealed, so the stream's asset is not emitted")
+        if self.job == "record":
+            self._check_recorded(name, outcome.facts, context)
         with mapped_errors():
             self._tell_assets(config, name, outcome.facts, context=context)
         return {"name": name, "epoch": submission.epoch, **outcome.facts}
+
+    def _check_recorded(self, name: str, facts: Mapping[str, Any], context: Context) -> None:
+        """Warns of tuples that this run has put into the quarantine, and skips the task if it has
+        changed nothing.
+        """
+        late = facts.get("late", 0)
+        malformed = facts.get("malformed", 0)
+        if late or malformed:
+            self.log.warning(
+                "Put into the quarantine of %s: %s late and %s malformed tuples\n"
+                "To add the late ones to their windows: DAG act_on_stream with the act reopen, or "
+                "in a shell: rewindow record %s --reopen\n"
+                "To list all of them in a shell: rewindow streams quarantine %s",
+                name,
+                f"{late:,}",
+                f"{malformed:,}",
+                name,
+                name,
+            )
+        # An earlier try may have sealed windows and died before their asset was emitted.
+        elif not facts.get("windows_sealed") and context["ti"].try_number == 1:
+            raise AirflowSkipException("No window was sealed, so the stream's asset is not emitted")
 
     def _run(self, config: Config, submission: Submission, context: Context) -> Outcome:
         """Runs a job to its end and returns its outcome. If the job fails, the task fails."""

@@ -32,7 +32,7 @@ from rewindow.recovery.staleness import moved_end
 from rewindow.repairs.ranges import Change, PublishedApplication, PublishedStretch, ranges_to_replay
 from rewindow.settings.config import Config
 from rewindow.storage import Table
-from rewindow.windows import WindowRange, to_ranges, without
+from rewindow.windows import Grid, WindowRange, to_ranges, without
 
 _ALL = 1_000_000
 _SEAL = ["window_id", "tuples", "digest", "float_digest"]
@@ -40,10 +40,11 @@ _SEAL = ["window_id", "tuples", "digest", "float_digest"]
 
 @dataclass(frozen=True)
 class LateTuples:
-    """Quarantined late tuples of a stream that belong to sealed windows."""
+    """Quarantined late tuples of a stream that belong to sealed windows of its grid."""
 
     stream: str
     windows: WindowRange
+    grid: Grid
     tuples: int
 
 
@@ -59,6 +60,7 @@ class RepairStep:
 
     application: str
     windows: WindowRange
+    grid: Grid
     replay_options: ReplayOptions
     reasons: tuple[str, ...]
     may_follow: tuple[WindowRange, ...] = ()
@@ -151,7 +153,7 @@ def find_repairs(config: Config) -> Repairs:
         if not entry.late or entry.is_published:
             continue
         for windows, tuples in late_windows(config, entry.name)[0]:
-            late.append(LateTuples(entry.name, windows, tuples))
+            late.append(LateTuples(entry.name, windows, entry.grid, tuples))
             words = f"late tuples of {entry.name} wait to be added to windows {windows}: {tuples:,}"
             changes.add(entry.name, windows, words)
     applications = _published(config, changes.unknown)
@@ -311,8 +313,11 @@ def _steps_of(config: Config, known: PublishedApplication, changes: _Changes) ->
     changed = sorted(found or known.marked, key=lambda change: change.windows)
     steps = []
     for part in ranges_to_replay(known, changed):
+        plan = part.begin.plan
         options = part.begin.replay_options(part.windows)
-        steps.append(RepairStep(part.begin.plan.application, part.windows, options, *part[2:]))
+        steps.append(
+            RepairStep(plan.application, part.windows, plan.grid, options, *part[2:]),
+        )
     return steps
 
 

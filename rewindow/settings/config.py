@@ -334,10 +334,10 @@ class AirflowConfig(Section):
     `replay_windows`. If not set: the application in `applications`, if there is exactly one;
     otherwise each run must name one.
     """
-    repairs: bool = False
-    """Whether `fill_heartbeat_gaps` repairs windows that were published from inputs that have
-    changed since, for example because of late tuples; otherwise its log lists the necessary repairs
-    with their commands.
+    repairs: bool | Literal["approve"] = False
+    """Whether `repair_windows` of `fill_heartbeat_gaps` repairs windows that were published from
+    inputs that have changed since, for example because of late tuples. "approve": it asks a person
+    first. By default, its log lists the necessary repairs.
     """
 
 

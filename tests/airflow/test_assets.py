@@ -170,8 +170,8 @@ def run_of(folder: Path, tasks: str) -> Any:
     return dag_of(folder, EMITTING.replace("{tasks}", tasks)).test()
 
 
-def events(start: int) -> list[tuple[str, dict[str, Any]]]:
-    """Returns the task and the extra of the events of the stream in Airflow, from the one with an
+def events(start: int, stream: str = STREAM) -> list[tuple[str, dict[str, Any]]]:
+    """Returns the task and the extra of the events of a stream in Airflow, from the one with an
     index on, oldest first.
     """
     from airflow.models.asset import AssetEvent, AssetModel
@@ -179,6 +179,6 @@ def events(start: int) -> list[tuple[str, dict[str, Any]]]:
 
     with create_session() as session:
         found = session.query(AssetEvent).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
-        its = found.filter(AssetModel.uri == f"rewindow://streams/{STREAM}")
+        its = found.filter(AssetModel.uri == f"rewindow://streams/{stream}")
         rows = its.order_by(AssetEvent.id).all()
         return [(str(row.source_task_id), dict(row.extra)) for row in rows[start:]]

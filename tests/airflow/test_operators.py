@@ -24,6 +24,7 @@ from airflow.sdk.exceptions import (
     AirflowRescheduleException,
     AirflowSkipException,
 )
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from rewindow.embedded.processes import started_at, wait_until
 from rewindow.errors import FencedError, LedgerError, OverlapError, RewindowError
@@ -31,6 +32,7 @@ from rewindow.launcher import Submission
 from rewindow.ledger import Ledger
 from rewindow.settings.config import Config
 from rewindow_airflow import attempts
+from rewindow_airflow.assets import stream_asset
 from rewindow_airflow.failures import is_retryable
 from rewindow_airflow.operators import RewindowSubmitOperator
 from rewindow_airflow.replay_task import was_cleared
@@ -176,28 +178,60 @@ def test_task_log_describes_a_recovery_before_the_job_output(
     assert lines[:-2] == ['Attempt 4 of the replay of "r" started', *expected]
 
 
-def test_recording_that_seals_nothing_emits_no_asset(
+@pytest.fixture
+def recording(
     job: Any,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    operator, context = job("leave(0, windows_sealed=0)")
-    monkeypatch.setitem(attempts.BEGINNINGS, "record", attempts.BEGINNINGS["replay"])
-    operator.job = "record"
-    operator.replay = ""
-    operator.arguments = {"stream": "clicks"}
+) -> Callable[[str], tuple[RewindowSubmitOperator, dict[str, Any]]]:
+    """Makes the operator that records the stream clicks, and whose job runs the given Python."""
+
+    def make(program: str) -> tuple[RewindowSubmitOperator, dict[str, Any]]:
+        _, context = job(program)
+        monkeypatch.setitem(attempts.BEGINNINGS, "record", attempts.BEGINNINGS["replay"])
+        operator = RewindowSubmitOperator(
+            task_id="record_clicks",
+            job="record",
+            arguments={"stream": "clicks"},
+            outlets=[stream_asset("clicks")],
+        )
+        return operator, context | {"outlet_events": OutletEventAccessors()}
+
+    return make
+
+
+def test_recording_that_seals_nothing_emits_no_asset(recording: Any) -> None:
+    operator, context = recording("leave(0, windows_sealed=0)")
     with pytest.raises(AirflowSkipException):
         operator.execute(context)
 
 
-def test_recording_retry_emits_the_asset_missed_by_the_failed_try(
-    job: Any,
+@pytest.mark.parametrize("sealed", [0, 3])
+def test_recording_of_late_tuples_succeeds_with_a_warning_and_their_counts(
+    recording: Any,
     monkeypatch: pytest.MonkeyPatch,
+    sealed: int,
 ) -> None:
-    operator, context = job("leave(0, windows_sealed=0)")
-    monkeypatch.setitem(attempts.BEGINNINGS, "record", attempts.BEGINNINGS["replay"])
-    operator.job = "record"
-    operator.replay = ""
-    operator.arguments = {"stream": "clicks"}
+    warnings: list[str] = []
+    log = SimpleNamespace(
+        info=lambda text, *values: None,
+        warning=lambda text, *values: warnings.append(text % values),
+    )
+    monkeypatch.setattr(RewindowSubmitOperator, "log", log)
+    operator, context = recording(f"leave(0, windows_sealed={sealed}, late=1200, malformed=1)")
+    answer = operator.execute(context)
+    assert (answer["late"], answer["malformed"]) == (1200, 1)
+    extra = context["outlet_events"][stream_asset("clicks")].extra
+    assert (extra["late"], extra["malformed"], extra["windows_sealed"]) == (1200, 1, sealed)
+    assert warnings[-1].splitlines() == [
+        "Put into the quarantine of clicks: 1,200 late and 1 malformed tuples",
+        "To add the late ones to their windows: DAG act_on_stream with the act reopen, or in a "
+        "shell: rewindow record clicks --reopen",
+        "To list all of them in a shell: rewindow streams quarantine clicks",
+    ]
+
+
+def test_recording_retry_emits_the_asset_missed_by_the_failed_try(recording: Any) -> None:
+    operator, context = recording("leave(0, windows_sealed=0)")
     context["ti"].try_number = 2
     assert operator.execute(context)["windows_sealed"] == 0
 

@@ -213,7 +213,7 @@ SOON_GONE = {
 }
 MORE_SETTINGS = """
 [airflow]
-repairs = true
+repairs = "approve"
 
 [targets.lake]
 format = "parquet"
@@ -429,6 +429,14 @@ def test_follower_runs_after_each_publication_whichever_process_made_it(
 
     ledger.stale.add("airports", "airports.delays", 100, 109, since=number_of_newest())
     trigger(airflow, "repairing", START)
+    airflow.until(
+        lambda: instance_of(airflow, "repairing")["state"] == "awaiting_input",
+        "the task asks",
+    )
+    assert ledger.replays.get("airports-3").state != "published"
+    question = f"dags/repairing/dagRuns/{run_id('repairing', START)}/taskInstances/repair_windows"
+    approval = {"chosen_options": ["Approve"], "params_input": {}}
+    airflow.ask(f"{question}/-1/hitlDetails", body=approval, method="PATCH")
     airflow.until(
         lambda: airflow.runs("repairing")[run_id("repairing", START)] == "success",
         "the task has repaired",
