@@ -183,7 +183,7 @@ def recording(
     job: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[str], tuple[RewindowSubmitOperator, dict[str, Any]]]:
-    """Makes the operator that records the stream clicks, and whose job runs the given Python."""
+    """Returns a function that creates a recording operator, whose job runs the given Python."""
 
     def make(program: str) -> tuple[RewindowSubmitOperator, dict[str, Any]]:
         _, context = job(program)

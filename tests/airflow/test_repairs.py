@@ -243,7 +243,7 @@ def test_approval_is_valid_for_a_retry_but_not_after_the_repair(
         operator.execute(context)
 
 
-def test_repair_of_windows_that_were_not_in_the_question_is_asked_again(
+def test_task_asks_again_when_other_windows_must_be_repaired(
     asking: Any,
     runs: list[Sequence[str]],
     config: Config,
@@ -258,7 +258,7 @@ def test_repair_of_windows_that_were_not_in_the_question_is_asked_again(
     assert runs == []
 
 
-def test_question_without_an_answer_is_not_asked_again(asking: Any) -> None:
+def test_task_asks_only_once_if_there_is_no_answer(asking: Any) -> None:
     operator, context, _ = asking
     with pytest.raises(AirflowFailException, match="not answered in time"):
         operator.execute_complete(context, {"error": "late", "error_type": "timeout"})

@@ -134,6 +134,7 @@ def test_dag_follows_a_growing_stream_and_emits_an_asset_on_publication(
         "replay": newest.replay_id,
         "application": "clicks_by_page",
         "publication": newest.number,
+        "act": "publish",
         "first": newest.first,
         "last": newest.last,
         "from": f"{moment(newest.first):%Y-%m-%dT%H:%M:%SZ}",
