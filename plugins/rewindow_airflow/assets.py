@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
@@ -35,8 +36,9 @@ _PUBLICATIONS_MAX = 100
 """Number of publications that one task emits. Airflow stores all of their events in the request
 that ends the task.
 """
+_CLOCKS_DIFFER_MAX = timedelta(days=1)
+"""Largest difference between the clocks of the ledger and of Airflow."""
 _QUEUED = "queued"
-_SUCCESS = "success"
 _MAY_SUCCEED = (_QUEUED, "scheduled", "running", "restarting")
 
 
@@ -66,8 +68,9 @@ def emit_publications(context: Context, config: Config) -> None:
 
     Every task with PUBLICATIONS in its outlets calls this before it returns; in other tasks it does
     nothing. The events exist only when the task has succeeded. So the task records that it is the
-    emitter of these publications, and a later task marks them as done, or emits them again. A
-    reader may see an event twice, but never misses one.
+    emitter of these publications. A later task marks them as done if Airflow has their events;
+    otherwise it emits them again, unless the emitter may still succeed. A reader may see an event
+    twice, but never misses one.
     """
     from rewindow.ledger import Emitter, Ledger
 
@@ -77,15 +80,33 @@ def emit_publications(context: Context, config: Config) -> None:
     emitter = Emitter(instance.dag_id, instance.run_id, instance.task_id, instance.map_index)
     ledger = Ledger.open(config.ledger_url)
     for publication, previous in ledger.outbox.waiting(_PUBLICATIONS_MAX):
-        # An earlier try of this task has not succeeded.
-        state = None if previous in (None, emitter) else _state_of(context, previous)
-        if state in _MAY_SUCCEED:
-            continue
-        if state == _SUCCESS:
+        if previous is not None and _is_emitted(publication):
             ledger.outbox.mark_done(publication.number)
-        elif ledger.outbox.take(publication.number, emitter, previous):
+            continue
+        # This task itself may be the emitter: an earlier try has not succeeded.
+        if previous not in (None, emitter) and _state_of(context, previous) in _MAY_SUCCEED:
+            continue
+        if ledger.outbox.take(publication.number, emitter, previous):
             for stream, extra in _events(config, ledger, publication):
                 context["outlet_events"][PUBLICATIONS].add(stream_asset(stream), extra)
+
+
+def _is_emitted(publication: Publication) -> bool:
+    """Returns whether Airflow has an event of a publication for each of its streams."""
+    from airflow.sdk.execution_time.comms import GetAssetEventByAsset
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+    assert publication.closed_at is not None, "a publication in the outbox is closed"
+    after = publication.closed_at - _CLOCKS_DIFFER_MAX
+    key = (publication.number, publication.replay_id)
+    for stream in _streams(publication):
+        asset = stream_asset(stream)
+        question = GetAssetEventByAsset(name=asset.name, uri=asset.uri, after=after)
+        found: Any = SUPERVISOR_COMMS.send(question)
+        extras = [event.extra or {} for event in found.asset_events]
+        if key not in [(extra.get("publication"), extra.get("replay")) for extra in extras]:
+            return False
+    return True
 
 
 def _state_of(context: Context, emitter: Emitter) -> str:
@@ -100,6 +121,12 @@ def _state_of(context: Context, emitter: Emitter) -> str:
     return str(state or _QUEUED)  # A cleared task has no state until it is scheduled.
 
 
+def _streams(publication: Publication) -> list[str]:
+    from rewindow.storage.published_tables import Kind, kind_of
+
+    return [table.name for table in publication.tables if kind_of(table.name) is Kind.DATA]
+
+
 def _events(
     config: Config,
     ledger: Ledger,
@@ -108,8 +135,6 @@ def _events(
     """Yields each stream in which a publication has changed windows, with the extra fields of its
     event.
     """
-    from rewindow.storage.published_tables import Kind, kind_of
-
     replay = ledger.replays.get(publication.replay_id)
     first = publication.first
     last = publication.last
@@ -124,9 +149,8 @@ def _events(
         "from": times[0],
         "to": times[1],
     }
-    for table in publication.tables:
-        if kind_of(table.name) is Kind.DATA:
-            yield table.name, extra | _counts(config, table.name, publication.range)
+    for stream in _streams(publication):
+        yield stream, extra | _counts(config, stream, publication.range)
 
 
 def _counts(config: Config, stream: str, windows: WindowRange) -> dict[str, int | None]:

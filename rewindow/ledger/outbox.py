@@ -3,7 +3,7 @@ have yet.
 
 The transaction that closes a publication also puts it into the outbox, whichever process publishes.
 A task of Airflow emits its events only when it succeeds, so it cannot record this itself. Instead
-it records that it is the emitter; a later task finds out how the emitter ended, and marks the
+it records that it is the emitter; a later task asks Airflow for the events, and marks the
 publication as done or emits again. So each publication is emitted at least once.
 """
 

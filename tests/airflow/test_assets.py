@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from airflow.dag_processing.bundles.manager import DagBundlesManager
@@ -53,13 +54,17 @@ with scheduled_dag("emitting"):
 
 @pytest.fixture
 def config(tmp_path: Path) -> Iterator[Config]:
-    """Settings in force, with two publications in a shell and the undo of the second one."""
+    """Settings in force, with two publications in a shell and the undo of the second one.
+
+    The ids of the replays are new, since all tests share an Airflow.
+    """
     (tmp_path / "rewindow.toml").write_text('state = "state"\n')
     config = Config.load(tmp_path / "rewindow.toml")
     with in_force(config):
-        published(config, "delays-1", 100, 109, seed=1)
-        published(config, "delays-2", 105, 112, seed=2)
-        undo(config, "delays-2")
+        new = uuid4().hex
+        published(config, f"delays-1-{new}", 100, 109, seed=1)
+        published(config, f"delays-2-{new}", 105, 112, seed=2)
+        undo(config, f"delays-2-{new}")
         yield config
 
 
@@ -76,11 +81,11 @@ def test_publications_and_undos_of_a_shell_are_emitted_once(
 ) -> None:
     emit(dags, 1)
     first, second, third = (extra for _, extra in events(newest))
-    acts = [(one["publication"], one["act"], one["replay"]) for one in (first, second, third)]
+    acts = [(one["publication"], one["act"], one["replay"][:8]) for one in (first, second, third)]
     assert acts == [(1, "publish", "delays-1"), (2, "publish", "delays-2"), (3, "undo", "delays-2")]
     assert {key: value for key, value in third.items() if key != "tuples"} == {
         "application": "flight_delays",
-        "replay": "delays-2",
+        "replay": second["replay"],
         "publication": 3,
         "act": "undo",
         "first": 105,
@@ -95,34 +100,27 @@ def test_publications_and_undos_of_a_shell_are_emitted_once(
     assert len(events(newest)) == 3
 
 
+@pytest.mark.parametrize("afterwards", ["", "marked as success", "deleted"])
 def test_publication_is_emitted_again_if_its_emitter_failed(
     dags: Mapping[str, Any],
     config: Config,
     newest: int,
     tmp_path: Path,
+    afterwards: str,
 ) -> None:
-    failing = 'Failing(task_id="emit_now", outlets=[PUBLICATIONS])'
-    assert run_of(tmp_path, failing).state == "failed"
-    assert events(newest) == []
+    from airflow.utils.session import create_session
+
+    run = run_of(tmp_path, 'Failing(task_id="emit_now", outlets=[PUBLICATIONS])')
+    assert run.state == "failed" and events(newest) == []
+    with create_session() as session:
+        if afterwards == "deleted":
+            session.delete(session.merge(run))
+        elif afterwards:
+            session.merge(run.get_task_instance("emit_now")).state = "success"
     [task] = {emitter for _, emitter in Ledger.open(config.ledger_url).outbox.waiting(100)}
     assert task is not None and task.task_id == "emit_now"
     emit(dags, 4)
     assert [extra["publication"] for _, extra in events(newest)] == [1, 2, 3]
-
-
-def test_publication_of_a_deleted_run_is_emitted_again(
-    dags: Mapping[str, Any],
-    config: Config,
-    newest: int,
-    tmp_path: Path,
-) -> None:
-    from airflow.utils.session import create_session
-
-    run = run_of(tmp_path, 'EmitPublicationsOperator(task_id="emit", outlets=[PUBLICATIONS])')
-    with create_session() as session:
-        session.delete(session.merge(run))
-    emit(dags, 5)
-    assert [extra["publication"] for _, extra in events(newest)] == [1, 2, 3, 1, 2, 3]
 
 
 def test_publication_is_left_to_an_emitter_that_may_still_succeed(
