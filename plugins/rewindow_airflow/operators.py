@@ -30,6 +30,7 @@ from rewindow_airflow.failures import (
     mapped_errors,
     waiting,
 )
+from rewindow_airflow.hints import in_airflow
 from rewindow_airflow.progress import TaskLog
 from rewindow_airflow.replay_task import ReplayTask, was_cleared
 from rewindow_airflow.spark_process import SparkProcess
@@ -116,17 +117,13 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         late = facts.get("late", 0)
         malformed = facts.get("malformed", 0)
         if late or malformed:
-            self.log.warning(
-                "Put into the quarantine of %s: %s late and %s malformed tuples\n"
-                "To add the late ones to their windows: DAG act_on_stream with the act reopen, or "
-                "in a shell: rewindow record %s --reopen\n"
-                "To list all of them in a shell: rewindow streams quarantine %s",
-                name,
-                f"{late:,}",
-                f"{malformed:,}",
-                name,
-                name,
+            message = (
+                f"put into the quarantine of {name}: {late:,} late and {malformed:,} malformed "
+                "tuples\n"
+                f"  Hint: To add the late ones to their windows: rewindow record {name} --reopen. "
+                f"To list all of them: rewindow streams quarantine {name}."
             )
+            self.log.warning("%s", in_airflow(message))
         # An earlier try may have sealed windows and died before their asset was emitted.
         elif not facts.get("windows_sealed") and context["ti"].try_number == 1:
             raise AirflowSkipException("No window was sealed, so the stream's asset is not emitted")

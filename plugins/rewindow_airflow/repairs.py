@@ -11,12 +11,13 @@ from airflow.providers.standard.exceptions import HITLTriggerEventError
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from rewindow_airflow.approval import verbatim
 from rewindow_airflow.assets import emit_publications
 from rewindow_airflow.attempts import settings_for
 from rewindow_airflow.command_task import CommandOperator
 from rewindow_airflow.failures import mapped_errors
 from rewindow_airflow.forms import APPROVE
-from rewindow_airflow.steps import verbatim
+from rewindow_airflow.hints import in_airflow
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -118,8 +119,7 @@ class RepairOperator(CommandOperator, ApprovalOperator):
             context["task_state_store"].set(_APPROVED, [])
         elif is_needed:
             self.log.warning(
-                "Nothing was changed. To repair all of it: DAG act_on_stream with the act repair, "
-                "or in a shell: rewindow repair --run"
+                "%s", in_airflow("Nothing was changed\n  Hint: In a shell: rewindow repair --run")
             )
             self.log.warning(
                 "With repairs = true in the section [airflow] of rewindow.toml this task does it, "
@@ -156,7 +156,8 @@ def _question(found: Repairs) -> str:
         "Inputs of published windows have changed. *Approve* adds the late tuples to their "
         "windows, and replays, checks and publishes these windows:\n\n"
         f"{verbatim(chr(10).join(shown))}\n\n"
-        "*Reject* changes nothing. DAG act_on_replay with the act undo hides a publication again.\n"
+        "*Reject* changes nothing. To undo a publication later, start the DAG `act_on_replay` with "
+        "act `undo`.\n"
     )
 
 

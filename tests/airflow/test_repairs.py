@@ -104,8 +104,9 @@ def test_repair_dry_run_logs_the_command_and_changes_nothing(
         "to be replayed: app, windows [105, 105], 1970-01-05T09:00:00Z to 1970-01-05T10:00:00Z",
         "    windows of flights that have changed since replay one read it: 1",
         "    in a shell: rewindow replay app --first 105 --last 105",
-        "Nothing was changed. To repair all of it: DAG act_on_stream with the act repair, or in a "
-        "shell: rewindow repair --run",
+        "Nothing was changed\n"
+        "  In Airflow: start the DAG act_on_stream with act repair.\n"
+        "  Hint: In a shell: rewindow repair --run",
     ]
     assert Ledger.open(config.ledger_url).replays.newest() == before
 
