@@ -7,7 +7,7 @@ from __future__ import annotations
 import urllib.request
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow.configuration import conf
 from airflow.executors.base_executor import get_execution_api_server_url
@@ -33,15 +33,44 @@ class AdoptingExecutor(LocalExecutor):
     A task that starts while the API server does not respond fails immediately, without a log. So it
     waits in the queue: after a start, the scheduler is often ready half a minute before the API
     server.
+
+    A question may be answered within a second. Then its task is queued again before the scheduler
+    has read that the first part of the try has ended. LocalExecutor starts the second part at once,
+    and the scheduler takes the end of the first part for a lost task. Here the second part waits in
+    the queue until the end of the first part was read.
     """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._unreported: set[Any] = set()
 
     def trigger_tasks(self, open_slots: int) -> None:
         """Passes tasks to workers, unless the API server does not respond.
 
         Tasks must report their start to it.
         """
-        if not self.queued_tasks or api_answers(get_execution_api_server_url(self.conf)):
-            super().trigger_tasks(open_slots)
+        if self.queued_tasks and not api_answers(get_execution_api_server_url(self.conf)):
+            return
+        early = [key for key in self.queued_tasks if self._may_be_reported(key)]
+        waiting = {key: self.queued_tasks.pop(key) for key in early}
+        super().trigger_tasks(open_slots)
+        self.queued_tasks |= waiting
+
+    def change_state(self, key: Any, *arguments: Any, **options: Any) -> None:
+        """Records what a worker has reported about a task."""
+        self._unreported.discard(key)
+        super().change_state(key, *arguments, **options)
+
+    def _process_workloads(self, workload_list: Sequence[Any]) -> None:
+        self._unreported |= {workload.key for workload in workload_list}
+        super()._process_workloads(workload_list)
+
+    def _may_be_reported(self, key: Any) -> bool:
+        """Returns whether an earlier part of a queued try has started, and its end was not read.
+
+        A killed worker reports nothing, so the wait has a limit.
+        """
+        return key in self._unreported and self.attempts[key].can_try_again()
 
     def try_adopt_task_instances(self, tis: Sequence[TaskInstance]) -> Sequence[TaskInstance]:
         """Returns the tasks to start again: tasks that never started, and tasks without recent
