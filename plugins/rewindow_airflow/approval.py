@@ -16,7 +16,7 @@ from rewindow.sequences import quantity
 from rewindow.windows import WindowRange, format_time
 from rewindow_airflow.failures import mapped_errors
 from rewindow_airflow.forms import APPROVE, STAGED
-from rewindow_airflow.links import address
+from rewindow_airflow.links import address, push_links
 from rewindow_airflow.replay_task import ReplayTask
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
             AirflowSkipException: the form asks to leave the range staged.
             AirflowFailException: the replay cannot be published.
         """
+        push_links(self, context)
         wish = context["params"].get("publish", APPROVE)
         if wish == STAGED:
             raise AirflowSkipException("The form asks to leave the range staged")

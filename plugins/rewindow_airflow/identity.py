@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -72,6 +73,29 @@ def run_name(dag_id: str, run_id: str, part: str = "") -> RunName:
     digest = hashlib.sha256(f"{dag_id}\n{run_id}\n{part}".encode()).hexdigest()
     words = (re.sub(r"[^A-Za-z0-9_]", "_", word)[:_LENGTH_MAX] for word in (dag_id, part))
     return RunName("-".join(filter(None, words)), digest[:_DIGITS])
+
+
+def replays_of_run(
+    ledger: Ledger,
+    dag_id: str,
+    run_id: str,
+    parts: Iterable[str] = (),
+) -> list[str]:
+    """Returns the ids of all replays of a DAG run, in the order of their numbers.
+
+    Args:
+        ledger: the ledger.
+        dag_id: id of the DAG.
+        run_id: id of its run.
+        parts: names of parts that the run may have.
+    """
+    names = [run_name(dag_id, run_id, part) for part in ("", *parts)]
+    found = []
+    for replay_id in ledger.replays.ids(f"{names[0].prefix}-"):
+        for name in names:
+            if number := name.number_of(replay_id):
+                found.append((name.prefix, number, replay_id))
+    return [replay_id for *_, replay_id in sorted(found)]
 
 
 def newest_of(ledger: Ledger, run: RunName) -> tuple[int, Replay | None]:

@@ -14,7 +14,7 @@ from rewindow.names import whole_replay
 
 if TYPE_CHECKING:
     from airflow.models.taskinstancekey import TaskInstanceKey
-    from airflow.sdk import BaseOperator
+    from airflow.sdk import BaseOperator, Context
 
 PREFIX = "/rewindow"
 
@@ -31,12 +31,26 @@ class OfStream(Protocol):
     stream: str
 
 
+def airflow_path() -> str:
+    """Returns the path of Airflow on its host, from [api] base_url, without a slash at the end."""
+    return urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
+
+
 def address(path: str) -> str:
     """Returns the address of one of the plugin's pages on Airflow's host, relative to the path of
     [api] base_url.
     """
-    base = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
-    return f"{base}{PREFIX}/{path}"
+    return f"{airflow_path()}{PREFIX}/{path}"
+
+
+def push_links(operator: OfReplay, context: Context) -> None:
+    """Shows the links of a task while it runs or waits.
+
+    Airflow itself stores links when a try ends, and deletes them when the next try starts.
+    """
+    for link in REPLAY_LINKS:
+        if found := link.address_of(operator.replay):
+            context["ti"].xcom_push(key=link.xcom_key, value=found)
 
 
 class ReplayLink(BaseOperatorLink):
@@ -50,7 +64,13 @@ class ReplayLink(BaseOperatorLink):
 
         Airflow calls this when a task ends.
         """
-        whole = whole_replay(operator.replay)
+        return self.address_of(operator.replay)
+
+    def address_of(self, replay_id: str) -> str:
+        """Returns the address of the page for a replay or one of its containers; empty without a
+        replay.
+        """
+        whole = whole_replay(replay_id)
         return address(f"replays/{quote(whole, safe='')}/{self.page}") if whole else ""
 
 

@@ -31,6 +31,7 @@ from rewindow_airflow.failures import (
     waiting,
 )
 from rewindow_airflow.hints import in_airflow
+from rewindow_airflow.links import push_links
 from rewindow_airflow.progress import TaskLog
 from rewindow_airflow.replay_task import ReplayTask, was_cleared
 from rewindow_airflow.spark_process import SparkProcess
@@ -92,6 +93,7 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
                 leased the range, or Airflow is about to end; none of them uses up a try.
             AirflowSkipException: there was nothing new to record.
         """
+        push_links(self, context)
         name = self.replay or self.arguments["stream"]
         self._subject = f'{self.job} of "{name}"'
         with mapped_errors(self._ending()):

@@ -4,7 +4,7 @@ They require a login to Airflow.
 Airflow does not protect a plugin's application. So every route checks the user, and files are
 served by a route, because a mount would skip this check. Users who may read the DAG that made a
 replay may read its results; see `rights`. A page is rendered on request from ledger and facts, and
-no route writes anything.
+no route writes anything: buttons start runs of DAGs through Airflow's API.
 """
 
 from __future__ import annotations
@@ -16,42 +16,92 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Annotated
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
+from airflow.api_fastapi.auth.managers.base_auth_manager import BaseUser
 from airflow.api_fastapi.core_api.security import GetUserDep, get_user
-from fastapi import Depends, FastAPI, HTTPException, Query
-from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from fastapi import Depends, FastAPI, HTTPException, Query, Request
+from fastapi.exception_handlers import http_exception_handler
+from fastapi.responses import (
+    HTMLResponse,
+    JSONResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.exceptions import HTTPException as StarletteHTTPException
 
+from rewindow.certificate import certify
 from rewindow.errors import InputError, RewindowError
+from rewindow.inspection.replay_progress import replay_progress
+from rewindow.ledger import Ledger, Replay
+from rewindow.ledger.replays import RUNNABLE
 from rewindow.location import Location
-from rewindow.names import check_replay_id, check_stream
+from rewindow.names import PUBLISHED, check_replay_id, check_stream
+from rewindow.pages.certificate_page import certificate_page
+from rewindow.pages.drawing import SCRIPTS, script
+from rewindow.pages.overview import draw_overview
+from rewindow.pages.replay_page import draw_replay_page
+from rewindow.pages.replay_report import LiveParts
+from rewindow.recording.inventory import find_stream, list_streams
 from rewindow.settings.config import Config
-from rewindow.version import PACKAGE
 from rewindow_airflow import page_html
-from rewindow_airflow.rights import OF_STREAMS, refuse_stranger, refuse_without, replays_of
+from rewindow_airflow.actions import (
+    ON_REPLAY,
+    ON_STREAM,
+    PUBLISH,
+    actions_on_replay,
+    actions_on_stream,
+)
+from rewindow_airflow.identity import replays_of_run
+from rewindow_airflow.links import airflow_path
+from rewindow_airflow.rights import (
+    OF_STREAMS,
+    OVER_TIME,
+    dag_that_made,
+    dags_of,
+    may_read,
+    open_ledger,
+    refuse_stranger,
+    refuse_without,
+)
 
 PAGES = "pages"
 _FILES = "../../files/"
 """Path from the page of a replay to the files. It is relative, so that it works below any path of
 Airflow.
 """
-_SCRIPT = base64.b64encode(
-    hashlib.sha256((PACKAGE / "pages/templates/page.js").read_bytes()).digest()
-).decode()
-"""Digest of the only script of the pages. Anything else on them comes from data and must never
-run.
-"""
+_DIGESTS = []
+for _name in SCRIPTS:
+    _digest = base64.b64encode(hashlib.sha256(script(_name).encode()).digest()).decode()
+    _DIGESTS.append(f"'sha256-{_digest}'")
+"""Digests of the scripts of the pages. Anything else on them comes from data and must never run."""
 _PART_BYTES = 1 << 18
 _HEADERS = {
     "Cache-Control": "private, no-cache",
     "Content-Security-Policy": (
-        f"default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'sha256-{_SCRIPT}'; "
-        "img-src 'self' data:; font-src 'self' data:; connect-src 'none'; form-action 'none'; "
+        f"default-src 'none'; style-src 'self' 'unsafe-inline'; script-src {' '.join(_DIGESTS)}; "
+        "img-src 'self' data:; font-src 'self' data:; connect-src 'self'; form-action 'none'; "
         "base-uri 'none'; frame-ancestors 'self'"
     ),
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "SAMEORIGIN",
+}
+
+
+REPLAYS_MAX = 50
+"""Number of replays on a page of the overview."""
+_BATCHES_MAX = 40
+"""Number of times that the overview reads REPLAYS_MAX replays to find those that the user may see.
+"""
+_SKIP_MAX = 1_000_000_000
+_NOTICES = {
+    "report": "This replay has no window report yet: the gate has not run. The task check_windows "
+    "runs it.",
+    "docs": "This replay has no Data Docs yet: the gate has not run. The task check_windows runs "
+    "it.",
+    "certificate": "This replay has not ended, so there is no certificate yet.",
 }
 
 
@@ -103,8 +153,12 @@ def make_app() -> FastAPI:
         redoc_url=None,
         openapi_url=None,
         dependencies=[logged_in],
+        exception_handlers={StarletteHTTPException: show_refusal},
     )
+    app.get("/overview")(show_overview)
+    app.get("/runs")(show_run)
     app.get("/replays/{replay_id}/page")(show_replay)
+    app.get("/replays/{replay_id}/progress")(show_progress)
     app.get("/replays/{replay_id}/report")(show_report)
     app.get("/replays/{replay_id}/docs")(show_docs)
     app.get("/replays/{replay_id}/certificate")(show_certificate)
@@ -113,12 +167,111 @@ def make_app() -> FastAPI:
     return app
 
 
+async def show_refusal(request: Request, error: Exception) -> Response:
+    """Sends a browser without a login to Airflow's login, and from there back to the page. Shows
+    other refusals as a page. Other programs get JSON.
+    """
+    assert isinstance(error, StarletteHTTPException)
+    if "text/html" not in request.headers.get("accept", ""):
+        return await http_exception_handler(request, error)
+    if error.status_code == 401:
+        here = "?".join(filter(None, (request.url.path, request.url.query)))
+        login = f"{airflow_path()}/api/v2/auth/login?{urlencode({'next': here})}"
+        return RedirectResponse(login, 303, _HEADERS)
+    return HTMLResponse(
+        page_html.refusal(error.status_code, error.detail), error.status_code, _HEADERS
+    )
+
+
+def show_overview(
+    folder: Results,
+    user: GetUserDep,
+    skip: Annotated[int, Query(ge=0, le=_SKIP_MAX)] = 0,
+) -> Response:
+    """Shows the replays that the user may see, newest first, and the streams."""
+    config = Config.load()
+    pages = {}
+    if may_read(OVER_TIME, user) and inside(folder, "quality/index.html"):
+        pages["Checks over time"] = "files/quality/index.html"
+    streams = None
+    notice = ""
+    if may_read(OF_STREAMS, user):
+        try:
+            streams = list_streams(config)
+        except RewindowError as error:
+            notice = f"The streams cannot be shown: {error.primary}"
+    ledger = open_ledger(config)
+    rows: list[Replay] = []
+    steps = {"newest replays": "overview"} if skip else {}
+    if ledger is not None:
+        rows, older = _visible(ledger, user, skip)
+        ledger.close()
+        if older is not None:
+            steps["older replays"] = f"?skip={older}"
+    return HTMLResponse(
+        draw_overview(config, rows, streams, pages=pages, steps=steps, notice=notice),
+        headers=_HEADERS,
+    )
+
+
+def _visible(ledger: Ledger, user: BaseUser, skip: int) -> tuple[list[Replay], int | None]:
+    """Returns the next replays that a user may see, and the number of replays before the following
+    ones; None if there are no others.
+    """
+    rows: list[Replay] = []
+    may: dict[str, bool] = {}
+    for _ in range(_BATCHES_MAX):
+        batch = ledger.replays.newest(limit=REPLAYS_MAX, without_samples=True, skip=skip)
+        for row in batch:
+            if len(rows) == REPLAYS_MAX:
+                return rows, skip
+            skip += 1
+            dag = dag_that_made(row)
+            if dag not in may:
+                may[dag] = may_read(dag, user)
+            if may[dag]:
+                rows.append(row)
+        if len(batch) < REPLAYS_MAX:
+            return rows, None
+    return rows, skip
+
+
+def show_run(dag: str, run: str, user: GetUserDep) -> Response:
+    """Redirects to the page of the replay of a DAG run, or lists its replays."""
+    refuse_without([dag], user)
+    config = Config.load()
+    ledger = open_ledger(config)
+    found: list[str] = []
+    if ledger is not None:
+        found = replays_of_run(ledger, dag, run, config.streams)
+        ledger.close()
+    addresses = {replay_id: f"replays/{quote(replay_id)}/page" for replay_id in found}
+    if len(found) == 1:
+        return RedirectResponse(addresses[found[0]], 307, _HEADERS)
+    title = f"Replays of run {run}" if found else f"Run {run} of DAG {dag} has no replay"
+    return HTMLResponse(
+        page_html.listing(title, {**addresses, "All replays": "overview"}),
+        headers=_HEADERS,
+    )
+
+
 def show_replay(replay_id: ReplayId) -> Response:
     """Redirects to the page of a replay.
 
     The page is among the result files so that its relative links work.
     """
     return RedirectResponse(f"{_FILES}{PAGES}/{quote(replay_id)}.html", 307, _HEADERS)
+
+
+def show_progress(replay_id: ReplayId) -> Response:
+    """Returns the progress of a replay as JSON, for the script of a page."""
+    ledger = open_ledger(Config.load())
+    row = ledger.replays.find(replay_id) if ledger is not None else None
+    if ledger is None or row is None:
+        raise HTTPException(404, "no such replay")
+    progress = replay_progress(ledger, row)
+    ledger.close()
+    return JSONResponse(progress.to_dict(), headers=_HEADERS)
 
 
 def show_report(
@@ -136,72 +289,82 @@ def show_report(
         for path in checked(folder, replay_id, "*.windows.csv")
     }
     if not reports or (output and output not in reports):
-        return _not_yet(replay_id, "window report", "The task check_windows writes it.")
+        return _without(replay_id, "report")
     chosen = output or next(iter(reports))
-    return HTMLResponse(
-        page_html.report(replay_id, list(reports), chosen, reports[chosen], page),
-        headers=_HEADERS,
-    )
+    text, is_found = page_html.report(replay_id, list(reports), chosen, reports[chosen], page)
+    return HTMLResponse(text, 200 if is_found else 404, _HEADERS)
 
 
 def show_docs(replay_id: ReplayId, folder: Results) -> Response:
     """Redirects to the page of each output, with the verdict, descriptions of the checks, and Data
     Docs.
     """
-    return _one_or_list(
-        folder,
-        checked(folder, replay_id, "*.html"),
-        replay_id,
-        what="Data Docs",
-        writer="The task check_windows",
-    )
+    found = checked(folder, replay_id, "*.html")
+    return _one_or_list(folder, found, replay_id, "Data Docs") or _without(replay_id, "docs")
 
 
 def show_certificate(replay_id: ReplayId, folder: Results) -> Response:
-    """Redirects to the certificates that compare a replay with another side, newest first."""
+    """Compares a replay with the windows that are published now, and shows the certificate, with
+    links to the stored ones. Nothing is stored.
+    """
+    config = Config.load()
+    stored = _stored_certificates(folder, replay_id)
+    ledger = open_ledger(config)
+    row = ledger.replays.find(replay_id) if ledger is not None else None
+    if row is not None and row.state in RUNNABLE:
+        return _without(replay_id, "certificate")
+    links = {"The replay": "page"}
+    for path in stored:
+        links[f"Stored: {path.stem}"] = _FILES + quote(path.relative_to(folder))
+    try:
+        if row is None:
+            raise InputError(f'replay "{replay_id}" does not exist')
+        certificate = certify(config, PUBLISHED, replay_id)
+    except RewindowError as error:
+        return _one_or_list(folder, stored, replay_id, "certificate") or _not_found(
+            replay_id, "certificate", error.primary
+        )
+    return HTMLResponse(certificate_page(certificate, links), headers=_HEADERS)
+
+
+def _stored_certificates(folder: Location, replay_id: str) -> list[Location]:
+    """Returns the pages of the stored certificates of a replay, newest first."""
     pattern = re.compile(
         rf"({re.escape(replay_id)}--.+|.+--{re.escape(replay_id)})-[0-9a-f]{{8}}\.html"
     )
     found = [
         page for page in (folder / "certificates").entries("*.html") if pattern.fullmatch(page.name)
     ]
-    found.sort(key=lambda page: page.modified(), reverse=True)
-    return _one_or_list(
-        folder,
-        found,
-        replay_id,
-        what="certificate",
-        writer=f"The command `rewindow certify {replay_id} ...`",
-    )
+    return sorted(found, key=lambda page: page.modified(), reverse=True)
 
 
 def show_time(stream: StreamName) -> Response:
     """Shows gaps and delays of tuples of a stream from its current tables."""
     from rewindow.pages.time_page import draw_time_page
 
+    config = Config.load()
     try:
-        return HTMLResponse(draw_time_page(Config.load(), stream), headers=_HEADERS)
+        actions = actions_on_stream(find_stream(config, stream))
+        live = LiveParts(airflow_path(), dag=ON_STREAM, actions=actions)
+        return HTMLResponse(draw_time_page(config, stream, live=live), headers=_HEADERS)
     except RewindowError as error:
-        return HTMLResponse(
-            page_html.not_yet(stream, "page over time", error.primary, kind="Stream"),
-            404,
-            _HEADERS,
-        )
+        return _not_found(stream, "page over time", error.primary, kind="Stream")
 
 
-def show_file(path: str, folder: Results, user: GetUserDep) -> Response:
+def show_file(path: str, folder: Results, user: GetUserDep, missing: str = "") -> Response:
     """Returns a file in the results folder.
 
-    The page of a replay is rendered from its current state.
+    The page of a replay is rendered from its current state. If the reader has asked for another
+    page that is missing, it shows why.
     """
     config = Config.load()
     place = PurePosixPath(path)
-    replays = replays_of(folder, place)
-    if replays is None:
+    dags = dags_of(config, folder, place)
+    if dags is None:
         raise HTTPException(404, "no such file")
-    refuse_stranger(config, user, replays)
-    if place.parts[:-1] == (PAGES,) and place.suffix == ".html" and replays:
-        return _drawn(config, place.stem)
+    refuse_without(dags, user)
+    if place.parts[:-1] == (PAGES,):
+        return _drawn(config, folder, place.name.removesuffix(".html"), _NOTICES.get(missing, ""))
     found = inside(folder, path)
     if found is None:
         raise HTTPException(404, "no such file")
@@ -215,13 +378,41 @@ def _parts(file: Location) -> Iterator[bytes]:
         yield from iter(lambda: stream.read(_PART_BYTES), b"")
 
 
-def _drawn(config: Config, replay_id: str) -> Response:
-    from rewindow.pages.replay_page import draw_replay_page
-
+def _drawn(config: Config, folder: Location, replay_id: str, notice: str) -> Response:
+    ledger = open_ledger(config)
     try:
-        return HTMLResponse(draw_replay_page(config, replay_id), headers=_HEADERS)
+        if ledger is None:
+            raise InputError(f'replay "{replay_id}" does not exist')
+        row = ledger.replays.get(replay_id)
+        actions = actions_on_replay(ledger, row)
+        live = LiveParts(
+            airflow_path(),
+            notice,
+            progress=f"../../replays/{quote(replay_id)}/progress",
+            dag=ON_REPLAY,
+            actions=actions,
+            may_accept=PUBLISH in [action.act for action in actions],
+            links=_links(folder, row),
+        )
+        return HTMLResponse(draw_replay_page(config, replay_id, live), headers=_HEADERS)
     except RewindowError as error:
-        return HTMLResponse(page_html.not_yet(replay_id, "page", error.primary), 404, _HEADERS)
+        return _not_found(replay_id, "page", error.primary)
+    finally:
+        if ledger is not None:
+            ledger.close()
+
+
+def _links(folder: Location, row: Replay) -> dict[str, str]:
+    """Returns the further pages of a replay that exist: name to address."""
+    links = {"All replays": "../../overview"}
+    here = f"../../replays/{quote(row.replay_id)}"
+    if checked(folder, row.replay_id, "*.windows.csv"):
+        links["Window report"] = f"{here}/report"
+    if checked(folder, row.replay_id, "*.html"):
+        links["Data Docs"] = f"{here}/docs"
+    if row.state not in RUNNABLE:
+        links["Certificate"] = f"{here}/certificate"
+    return links
 
 
 def checked(folder: Location, replay_id: str, pattern: str) -> list[Location]:
@@ -244,15 +435,22 @@ def _one_or_list(
     found: list[Location],
     replay_id: str,
     what: str,
-    writer: str,
-) -> Response:
+) -> Response | None:
+    """Redirects to the only file, or lists several; None without a file."""
     if not found:
-        return _not_yet(replay_id, what, f"{writer} writes it.")
+        return None
     addresses = {path.stem: _FILES + quote(path.relative_to(folder)) for path in found}
     if len(found) == 1:
         return RedirectResponse(next(iter(addresses.values())), 307, _HEADERS)
     return HTMLResponse(page_html.listing(f"{what}: {replay_id}", addresses), headers=_HEADERS)
 
 
-def _not_yet(replay_id: str, what: str, writer: str) -> Response:
-    return HTMLResponse(page_html.not_yet(replay_id, what, writer), 404, _HEADERS)
+def _without(replay_id: str, missing: str) -> Response:
+    """Redirects to the page of a replay, which shows why another page is missing."""
+    return RedirectResponse(
+        f"{_FILES}{PAGES}/{quote(replay_id)}.html?missing={missing}", 307, _HEADERS
+    )
+
+
+def _not_found(name: str, what: str, why: str, kind: str = "Replay") -> Response:
+    return HTMLResponse(page_html.not_found(name, what, why, kind), 404, _HEADERS)

@@ -1,5 +1,5 @@
-"""Registers the links of operators and their pages with Airflow, through the entry point
-`airflow.plugins`.
+"""Registers the links of operators, the menu entry, the tab of runs and their pages with Airflow,
+through the entry point `airflow.plugins`.
 
 Every task loads it during its start, so it only imports modules that tasks import anyway, and none
 of Airflow's core.
@@ -11,7 +11,12 @@ from typing import Any
 
 from airflow.sdk.plugins_manager import AirflowPlugin
 
-from rewindow_airflow.links import PREFIX, REPLAY_LINKS, ReportsLink, TimeLink
+from rewindow_airflow.links import PREFIX, REPLAY_LINKS, ReportsLink, TimeLink, address
+
+ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24' "
+    "fill='%234a86c8'%3E%3Cpath d='M12 5V2L7 6l5 4V7a6 6 0 1 1-6 6H4a8 8 0 1 0 8-8z'/%3E%3C/svg%3E"
+)
 
 
 class RewindowPlugin(AirflowPlugin):
@@ -19,6 +24,22 @@ class RewindowPlugin(AirflowPlugin):
 
     name = "rewindow"
     operator_extra_links = [*REPLAY_LINKS, ReportsLink(), TimeLink()]
+    external_views = [
+        {
+            "name": "Rewindow",
+            "href": address("overview"),
+            "destination": "nav",
+            "url_route": "rewindow",
+            "nav_top_level": True,
+            "icon": ICON,
+        },
+        {
+            "name": "Rewindow",
+            "href": address("runs?dag={DAG_ID}&run={RUN_ID}"),
+            "destination": "dag_run",
+            "url_route": "rewindow_run",
+        },
+    ]
 
     @property
     def fastapi_apps(self) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
@@ -14,7 +15,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from rewindow_airflow.assets import emit_publications
 from rewindow_airflow.failures import WAIT, Nothing, NotYet, mapped_errors, waiting
 from rewindow_airflow.identity import RunName, day_of, newest_of, run_name
-from rewindow_airflow.links import ReportsLink, TimeLink
+from rewindow_airflow.links import ReportsLink, TimeLink, address, push_links
 from rewindow_airflow.order import make_way, turn_of
 from rewindow_airflow.replay_requests import describe, reject_other_options
 from rewindow_airflow.replay_task import ReplayTask, was_cleared
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from rewindow.inspection.gaps import GapReport
     from rewindow.ledger import Replay
-    from rewindow.location import Location
     from rewindow.planning import ReplayRequest
     from rewindow.recovery import Plan
     from rewindow.settings.config import Config
@@ -110,6 +110,7 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
                 number += known is not None
                 plan = self._planned(config, context, name, number, before=known)
             self.replay = plan.replay_id
+            push_links(self, context)
         for line in describe(plan):
             self.log.info("%s", line)
         values = {"replay_id": self.replay, "first": plan.first, "last": plan.last}
@@ -219,6 +220,7 @@ class RewindowCheckOperator(ReplayTask, BaseOperator):
         from rewindow.quality import check
         from rewindow.settings.config import Config
 
+        push_links(self, context)
         ending = (
             f'Replay "{self.replay}" stays staged; nothing is published. See the links of this '
             "task. If you correct a suite, clear this task. If you correct the application, run "
@@ -260,13 +262,14 @@ class ReportGapsOperator(BaseOperator):
         with mapped_errors():
             config = Config.load()
             report = gaps(config, self.stream)
-            page, table = write_time_page(config, self.stream, report)
-        self._log_gaps(report, table)
+            write_time_page(config, self.stream, report)
+        files = address(f"files/time/{quote(self.stream)}")
+        self._log_gaps(report, f"{files}.csv")
         silent = self._warn(report)
-        self.log.info("page: %s; table: %s", page, table)
+        self.log.info("page: %s.html; table: %s.csv", files, files)
         return {"stream": self.stream, "rows": len(report.gaps), "silent": silent, **report.counts}
 
-    def _log_gaps(self, report: GapReport, table: Location) -> None:
+    def _log_gaps(self, report: GapReport, table: str) -> None:
         """Logs the longest gaps, and how many further gaps the table has."""
         columns, rows = report.table()
         for row in (columns, *rows[:_SHOWN_ROWS]):

@@ -257,6 +257,7 @@ class Replays(LedgerPart):
         limit: int = 100,
         *,
         without_samples: bool = False,
+        skip: int = 0,
     ) -> list[Replay]:
         """Returns replays, newest first, without containers (see `containers`).
 
@@ -265,11 +266,13 @@ class Replays(LedgerPart):
             state: only those in one or several states.
             limit: the largest number of replays.
             without_samples: whether to leave out replays that only tried a sample.
+            skip: number of newest replays to leave out.
         """
         query = (
             select(*_COLUMNS)
             .order_by(replays.c.created_at.desc(), replays.c.replay_id.desc())
             .limit(limit)
+            .offset(skip)
         )
         if application is not None:
             query = query.where(replays.c.application == application)

@@ -6,6 +6,7 @@ It can be read offline, with a light and a dark theme.
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 from typing import Any
 
 from rewindow.certificate.certificate import Certificate, OutputCertificate
@@ -26,12 +27,18 @@ _MEANING = {
 }
 
 
-def certificate_page(certificate: Certificate) -> str:
-    """Returns the page of a certificate as HTML."""
+def certificate_page(certificate: Certificate, links: Mapping[str, str] | None = None) -> str:
+    """Returns the page of a certificate as HTML.
+
+    Args:
+        certificate: the certificate.
+        links: further pages: name to address.
+    """
     grid = Grid(certificate.width_ms, certificate.origin_ms)
     return draw(
         "certificate.html",
         c=certificate,
+        links=links or {},
         meaning=_MEANING,
         contents=certificate.contents_words,
         starts=lambda window: format_time(grid.start_us(window)),

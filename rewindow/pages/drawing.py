@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 from functools import cache
+from importlib import resources
 from typing import Any
 
+from rewindow.inspection.next_steps import cause
 from rewindow.windows import describe_seconds
+
+SCRIPTS = ("theme.js", "page.js", "live.js")
+"""All scripts of the pages."""
 
 
 def draw(template: str, **values: Any) -> str:
     """Returns a page as HTML. Values are escaped as text, and a missing value is a bug."""
     return _environment().get_template(template).render(**values)
+
+
+@cache
+def script(name: str) -> str:
+    """Returns the text of a script, exactly as it is in a page."""
+    return (resources.files("rewindow.pages") / "templates" / name).read_text()
 
 
 @cache
@@ -26,12 +37,14 @@ def _environment() -> Any:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
+    environment.globals["script"] = script
     environment.filters |= {
         "number": _number,
         "clock": _clock,
         "minute": _minute,
         "seconds": _seconds,
         "ranges": _ranges,
+        "cause": cause,
     }
     return environment
 

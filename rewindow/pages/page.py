@@ -6,7 +6,6 @@ It is one self-contained HTML file that can be read without scripts.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib import resources
 from typing import Any
 
 from rewindow.pages.application_graph import draw_graph
@@ -41,6 +40,7 @@ def render_page(page: Page) -> str:
     return draw(
         "page.html",
         page=page,
+        live=page.live,
         range_words=describe_range(page.grid, page.windows),
         calendar=draw_calendar(page.grid, page.windows, page.layers) if page.layers else None,
         recoveries=[
@@ -56,7 +56,6 @@ def render_page(page: Page) -> str:
         classes=CLASSES,
         acts=_acts(page.acts),
         graph=draw_graph(page.graph, alone=False) if page.graph else "",
-        script=(resources.files("rewindow.pages") / "templates/page.js").read_text(),
     )
 
 

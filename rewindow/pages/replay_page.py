@@ -6,17 +6,21 @@ It is rendered as HTML, or written to `config.results/pages`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from rewindow.errors import TableError
 from rewindow.inspection.error_tuples import count_errors
+from rewindow.inspection.failures import all_attempts, first_cause
 from rewindow.inspection.next_steps import cause
+from rewindow.inspection.replay_progress import replay_progress
 from rewindow.ledger import Ledger
+from rewindow.ledger.replays import RUNNABLE, ReplayState
 from rewindow.location import Location
 from rewindow.pages.calendar import describe_range
 from rewindow.pages.layers import read_layers
 from rewindow.pages.page import render_page
-from rewindow.pages.replay_report import Page, ReplayReport
+from rewindow.pages.replay_report import LiveParts, Page, ReplayReport
 from rewindow.pages.report_data import pages_folder, read_acts, read_report
 from rewindow.recovery import Plan
 from rewindow.sequences import names_of
@@ -40,9 +44,14 @@ def build_replay_page(config: Config, replay_id: str) -> Location:
     return write_page(config, page_name(replay_id), _page(config, replay_id))
 
 
-def draw_replay_page(config: Config, replay_id: str) -> str:
+def draw_replay_page(config: Config, replay_id: str, live: LiveParts | None = None) -> str:
     """Returns the page of a replay in its current state, as HTML. Reads ledger and facts, writes
     nothing.
+
+    Args:
+        config: current settings.
+        replay_id: the replay.
+        live: parts that exist only if Airflow serves the page.
 
     Raises: see `build_replay_page`, whose existing page is returned after a purge.
     """
@@ -50,7 +59,7 @@ def draw_replay_page(config: Config, replay_id: str) -> str:
     purged = purged_tables(config, replay_id)
     if purged:
         return _drawn_before(config, replay_id, purged).read_text()
-    return render_page(_page(config, replay_id))
+    return render_page(replace(_page(config, replay_id), live=live))
 
 
 def page_name(replay_id: str) -> str:
@@ -60,13 +69,19 @@ def page_name(replay_id: str) -> str:
 
 def _page(config: Config, replay_id: str) -> Page:
     report = read_report(config, replay_id)
-    row = Ledger.open(config.ledger_url).replays.get(replay_id)
+    ledger = Ledger.open(config.ledger_url)
+    row = ledger.replays.get(replay_id)
     plan = row.read_plan()
+    attempts = all_attempts(ledger, row)
+    failed = first_cause(attempts) if row.state is ReplayState.FAILED else None
+    title = f"First cause of the failure: attempt {failed[0].epoch}" if failed else ""
+    reason = cause(row.message)
+    is_shown = failed is not None and failed[1] == reason
     return Page(
         title=f"{report.application}, {report.title}",
         lead=f"Replay {replay_id}: {describe_range(report.grid, report.windows)}."
         + (f" {report.reason}." if report.reason else "")
-        + (f" Why it is {row.state.value}: {cause(row.message)}" if row.message else ""),
+        + (f" Why it is {row.state.value}: {reason}" if reason and not is_shown else ""),
         grid=report.grid,
         windows=report.windows,
         stories=(report,),
@@ -83,6 +98,9 @@ def _page(config: Config, replay_id: str) -> Page:
             ),
         ),
         graph=plan.graph,
+        failure=(title, failed[1]) if failed else None,
+        attempts=tuple(attempts),
+        progress=replay_progress(ledger, row) if row.state in RUNNABLE else None,
     )
 
 

@@ -14,7 +14,9 @@ import numpy.typing as npt
 
 from rewindow.application import GraphDescription
 from rewindow.inspection.partitions import OperatorPartitions
+from rewindow.inspection.replay_progress import ProgressEstimate
 from rewindow.inspection.window_runs import ReplayCounts, WindowRun
+from rewindow.ledger import AttemptRecord
 from rewindow.windows import Grid, WindowRange
 
 
@@ -217,6 +219,43 @@ class ReportSection:
 
 
 @dataclass(frozen=True)
+class Action:
+    """A button of a page that starts a run of a DAG.
+
+    Attributes:
+        act: the name of the action.
+        words: its effect.
+        values: parameters of the run, in addition to the action and the reason.
+    """
+
+    act: str
+    words: str
+    values: Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class LiveParts:
+    """The parts of a page that exist only if Airflow serves it.
+
+    Attributes:
+        airflow: path of Airflow on its host, without a slash at the end.
+        notice: an answer to the reader's request, above everything else.
+        progress: address of the replay's progress as JSON.
+        dag: the DAG that the actions start.
+        may_accept: whether the form asks for a reason to accept objections.
+        links: further pages: name to address.
+    """
+
+    airflow: str = ""
+    notice: str = ""
+    progress: str = ""
+    dag: str = ""
+    actions: tuple[Action, ...] = ()
+    may_accept: bool = False
+    links: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Page:
     """All contents of a page.
 
@@ -227,6 +266,9 @@ class Page:
         facts: key figures: value to label.
         next_steps: commands with descriptions.
         graph: the application's graph; None if unknown.
+        failure: for a failed replay, a title and the first cause.
+        attempts: the attempts of a single replay and of its containers.
+        progress: the progress of a replay that is planned or running.
     """
 
     title: str
@@ -242,3 +284,7 @@ class Page:
     next_steps: tuple[tuple[str, str], ...] = ()
     places: tuple[tuple[str, str], ...] = field(default=())
     graph: GraphDescription | None = None
+    failure: tuple[str, str] | None = None
+    attempts: tuple[AttemptRecord, ...] = ()
+    progress: ProgressEstimate | None = None
+    live: LiveParts | None = None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 from rewindow.inspection.event_gaps import EventGaps, StreamRows
@@ -28,6 +27,7 @@ from rewindow.pages.calendar import describe_range, draw_calendar
 from rewindow.pages.drawing import draw
 from rewindow.pages.filled_plot import HEIGHT, draw_plots
 from rewindow.pages.missing_rows import calendar_layers, missing_by_day, most_missing_first
+from rewindow.pages.replay_report import LiveParts
 from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.streams import stored_grid
@@ -78,13 +78,20 @@ class HourGrid:
     rows: tuple[tuple[int, str, tuple[tuple[float, float, str], ...]], ...]
 
 
-def draw_time_page(config: Config, stream: str, *, found: GapReport | None = None) -> str:
+def draw_time_page(
+    config: Config,
+    stream: str,
+    *,
+    found: GapReport | None = None,
+    live: LiveParts | None = None,
+) -> str:
     """Returns the page about a stream's time as HTML, computed from its tables only.
 
     Args:
         config: current settings.
         stream: a recorded or published stream.
         found: its report of gaps, if it was computed already.
+        live: parts that exist only if Airflow serves the page.
 
     Raises:
         InputError: the stream is unknown or not recorded.
@@ -111,6 +118,7 @@ def draw_time_page(config: Config, stream: str, *, found: GapReport | None = Non
     return draw(
         "stream_time.html",
         stream=stream,
+        live=live,
         report=found,
         event=event,
         page={"windows": windows},
@@ -139,7 +147,6 @@ def draw_time_page(config: Config, stream: str, *, found: GapReport | None = Non
         filled=filled,
         plots=draw_plots(filled) if filled else [],
         height=HEIGHT,
-        script=(resources.files("rewindow.pages") / "templates/page.js").read_text(),
     )
 
 

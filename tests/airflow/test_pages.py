@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import os
 import re
@@ -16,16 +17,25 @@ from typing import Any
 
 import pytest
 
+from rewindow.certificate import certify
+from rewindow.inspection.gaps import gaps
 from rewindow.ledger import Ledger
 from rewindow.pages import replay_page
+from rewindow.pages.certificate_page import write_certificate
+from rewindow.pages.drawing import SCRIPTS
 from rewindow.pages.page import render_page
+from rewindow.pages.time_page import write_time_page
+from rewindow.publication.publish import publish
 from rewindow.settings.config import Config
+from rewindow_airflow import pages
+from rewindow_airflow.identity import run_name
 from rewindow_airflow.links import REPLAY_LINKS
 from rewindow_airflow.operators import RewindowSubmitOperator
 from rewindow_airflow.pages import inside
 from tests.inspection.test_event_gaps import STEADY, recorded
 from tests.pages import replay_reports as stories
 from tests.pages import replays
+from tests.publication.staging import StagedReplay, simple
 
 PAGES = ("page", "report", "docs", "certificate")
 KEY: Any = None
@@ -97,6 +107,9 @@ ROUTES = [
     "/rewindow/files/quality/replays/r-1/delays.html",
     "/rewindow/files/x",
     "/rewindow/streams/clicks/time",
+    "/rewindow/replays/r-1/progress",
+    "/rewindow/overview",
+    "/rewindow/runs?dag=replay_windows&run=manual",
 ]
 
 
@@ -118,14 +131,14 @@ def test_viewer_can_open_the_pages_of_a_replay(client: Any, page: str, words: st
     assert answer.status_code == 200
     assert words in answer.text
     assert answer.headers["x-content-type-options"] == "nosniff"
-    assert "connect-src 'none'" in answer.headers["content-security-policy"]
+    assert "connect-src 'self'" in answer.headers["content-security-policy"]
 
 
 def test_viewer_can_open_the_time_page_of_a_recorded_stream(client: Any, results: Path) -> None:
     recorded(results.parent, STEADY)
     answer = client.get("/rewindow/streams/s/time", headers=token("VIEWER"))
     assert (answer.status_code, "Time of s" in answer.text) == (200, True)
-    assert "connect-src 'none'" in answer.headers["content-security-policy"]
+    assert "connect-src 'self'" in answer.headers["content-security-policy"]
     for name in ("unknown", "a..b", "%2e%2e"):
         assert (
             client.get(f"/rewindow/streams/{name}/time", headers=token("VIEWER")).status_code == 404
@@ -163,8 +176,12 @@ def test_page_content_security_policy_allows_only_its_own_script(
     policy = dict(
         part.strip().split(" ", 1) for part in answer.headers["content-security-policy"].split(";")
     )
-    assert len(digests) == 1
-    assert policy["script-src"] == f"'sha256-{digests[0]}'"
+    assert len(digests) == 2
+    allowed = policy["script-src"].split()
+    assert {f"'sha256-{digest}'" for digest in digests} < set(allowed)
+    assert len(allowed) == len(SCRIPTS)
+    assert policy["connect-src"] == "'self'"
+    assert policy["form-action"] == "'none'"
 
 
 def test_links_stay_under_the_path_of_the_base_url(client: Any) -> None:
@@ -224,10 +241,15 @@ def test_page_of_an_unknown_replay_returns_not_found_and_creates_no_ledger(
     assert not list(results.parent.glob("ledger*"))
 
 
-def test_missing_page_error_shows_the_command_that_writes_it(client: Any) -> None:
-    answer = client.get("/rewindow/replays/r-2/report", headers=token("VIEWER"))
-    assert answer.status_code == 404
-    assert "check_windows" in answer.text
+def test_page_after_the_last_one_of_a_window_report_shows_the_number_of_pages(client: Any) -> None:
+    for page in (4, 10**20):
+        answer = client.get(
+            f"/rewindow/replays/r-1/report?output=ranks&page={page}",
+            headers=token("VIEWER"),
+        )
+        assert answer.status_code == 404
+        assert "This report has 3 pages" in answer.text
+        assert "page=3" in answer.text
 
 
 @pytest.mark.parametrize(
@@ -332,6 +354,7 @@ TOLD = (
     "files/pages/{}.html",
     "files/quality/replays/{}/delays.html",
     "files/quality/replays/{}/delays.windows.csv",
+    "replays/{}/progress",
 )
 
 
@@ -391,3 +414,283 @@ def content_of(folder: Path) -> dict[str, bytes]:
         if path.is_file() and not path.name.endswith(("-shm", "-wal"))
     ]
     return {str(path): path.read_bytes() for path in files}
+
+
+HTML = {"Accept": "text/html,application/xhtml+xml"}
+
+
+def test_browser_without_a_login_is_sent_to_the_login_and_back(client: Any) -> None:
+    answer = client.get("/rewindow/overview?skip=3", headers=HTML, follow_redirects=False)
+    assert answer.status_code == 303
+    login = answer.headers["location"]
+    assert login == "/api/v2/auth/login?next=%2Frewindow%2Foverview%3Fskip%3D3"
+    answer = client.get(login, follow_redirects=False)
+    assert "next=%2Frewindow%2Foverview%3Fskip%3D3" in answer.headers["location"]
+    assert client.get("/rewindow/overview").json() == {"detail": "Not authenticated"}
+
+
+def test_browser_gets_a_page_for_a_rejected_request(client: Any, of_a_team: Config) -> None:
+    headers = token("VIEWER") | HTML
+    for path, status, words in (
+        ("replays/r-5/report", 403, "You need the right to read the DAG"),
+        ("files/unknown.html", 404, "no such file"),
+    ):
+        answer = client.get(f"/rewindow/{path}", headers=headers)
+        assert (answer.status_code, words in answer.text) == (status, True)
+        assert answer.headers["content-type"].startswith("text/html")
+        assert "content-security-policy" in answer.headers
+        plain = client.get(f"/rewindow/{path}", headers=token("VIEWER"))
+        assert set(plain.json()) == {"detail"}
+
+
+@pytest.fixture
+def config(client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """An empty state folder that the pages read."""
+    monkeypatch.setenv("REWINDOW_STATE", str(tmp_path))
+    monkeypatch.setattr(replay_page, "read_layers", lambda config, plan: ())
+    return Config(state=tmp_path)
+
+
+def page_of(client: Any, path: str, status: int = 200, role: str = "VIEWER") -> str:
+    answer = client.get(f"/rewindow/{path}", headers=token(role))
+    assert answer.status_code == status, answer.text
+    return str(answer.text)
+
+
+def running(config: Config, replay_id: str, marks: tuple[int, ...] = (5,)) -> Ledger:
+    """Creates a replay whose attempt has committed groups up to the given marks, and runs."""
+    staged = StagedReplay(config, replay_id, 100, 119)
+    staged.end(ledger=False)
+    plan = staged.plan
+    ledger = Ledger.open(config.ledger_url)
+    values = plan.model_dump(mode="json")
+    ledger.replays.create(replay_id, "app", plan.first, plan.last, "exactly_once", values, "1")
+    attempt(ledger, replay_id)
+    for mark in marks:
+        ledger.attempts.report_progress(replay_id, 1, mark, timings={"compute": 60.0})
+    return ledger
+
+
+def attempt(ledger: Ledger, replay_id: str) -> int:
+    epoch = ledger.attempts.next_epoch(replay_id)
+    ledger.attempts.begin(replay_id, epoch, "other-host", 1, 1, "boot/0")
+    return epoch
+
+
+def test_running_replay_reports_its_progress_and_time_left(client: Any, config: Config) -> None:
+    running(config, "r-1").close()
+    answer = json.loads(page_of(client, "replays/r-1/progress"))
+    assert (answer["state"], answer["mark"], answer["of"]) == ("running", 5, 20)
+    assert 170 < answer["seconds_left"] <= 180
+    page = page_of(client, "replays/r-1/page")
+    assert "5 of 20 windows are committed (25 %), about " in page
+    assert 'data-progress="../../replays/r-1/progress" data-state="running"' in page
+    assert 'data-progress="replays/r-1/progress" data-state="running"' in page_of(
+        client, "overview"
+    )
+    page_of(client, "replays/unknown/progress", 404)
+
+
+def test_failed_replay_page_starts_with_the_first_cause(client: Any, config: Config) -> None:
+    ledger = running(config, "r-1", marks=())
+    ledger.attempts.end("r-1", 1, "failed", "division by zero in ranks\n  Hint: Correct it.")
+    ledger.attempts.end("r-1", attempt(ledger, "r-1"), "failed", "<b>the job was given up</b>")
+    ledger.close()
+    page = page_of(client, "replays/r-1/page")
+    first = page.index("First cause of the failure: attempt 1")
+    assert first < page.index("division by zero in ranks") < page.index("Why it is failed")
+    attempts = page[page.index("<h2>Attempts</h2>") :]
+    for words in (
+        "division by zero in ranks",
+        "Hint: Correct it.",
+        "&lt;b&gt;the job was given up",
+    ):
+        assert words in attempts
+    assert "<b>the job" not in page
+
+
+def test_missing_report_leads_to_the_page_of_the_replay(client: Any, config: Config) -> None:
+    running(config, "r-1").close()
+    for page, words in (
+        ("report", "has no window report yet"),
+        ("docs", "has no Data Docs yet"),
+        ("certificate", "has not ended, so there is no certificate yet"),
+    ):
+        text = page_of(client, f"replays/r-1/{page}")
+        assert words in text and "5 of 20 windows" in text
+        assert page_of(client, f"replays/unknown/{page}", 404)
+    assert '/report">' not in text
+    assert "<i>" not in page_of(client, "files/pages/r-1.html?missing=<i>")
+
+
+def test_certificate_is_computed_on_request_and_not_stored(client: Any, config: Config) -> None:
+    simple(config, "before", 100, 104, publishable=True)
+    publish(config, "before")
+    simple(config, "after", 100, 104, plus=1)
+    simple(config, "elsewhere", 500, 504)
+    stored = write_certificate(config, certify(config, "before", "after"))
+    before = content_of(config.state)
+    page = page_of(client, "replays/after/certificate")
+    assert "<h1>published and after</h1>" in page and "different" in page
+    assert f"../../files/certificates/{Path(stored.page).name}" in page
+    assert "equal" in page_of(client, "replays/before/certificate")
+    assert "published" in page_of(client, "replays/elsewhere/certificate", 404)
+    assert content_of(config.state) == before
+
+
+def test_overview_lists_only_replays_that_the_user_may_see(client: Any, of_a_team: Config) -> None:
+    seen = {
+        role: re.findall(r"replays/(r-\d)/page", page_of(client, "overview", role=role))
+        for role in ("VIEWER", "ADMIN")
+    }
+    assert seen == {"VIEWER": ["r-7", "r-6"], "ADMIN": ["r-7", "r-6", "r-5"]}
+
+
+def test_overview_shows_range_gate_publication_and_streams(client: Any, config: Config) -> None:
+    recorded(config.state, STEADY)
+    simple(config, "r-1", 100, 104, publishable=True)
+    publish(config, "r-1")
+    page = page_of(client, "overview")
+    for words in (
+        "1970-01-05T04:00:00Z",
+        "1970-01-05T09:00:00Z",
+        "published",
+        '<span class="tag passed">passed</span>',
+        "publish 1: stands",
+        'href="streams/s/time"',
+        "late tuples",
+    ):
+        assert words in page, words
+    assert "Checks over time" not in page
+
+
+def test_overview_without_rights_to_streams_shows_none(
+    client: Any,
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from airflow.api_fastapi.app import get_auth_manager
+
+    recorded(config.state, STEADY)
+    monkeypatch.setattr(
+        type(get_auth_manager()),
+        "is_authorized_dag",
+        lambda self, *, details, **_: details.id != "fill_heartbeat_gaps",
+    )
+    assert "<h2>Streams</h2>" not in page_of(client, "overview")
+    page_of(client, "files/time/s.csv", 403)
+
+
+def test_overview_is_divided_into_pages(
+    client: Any,
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pages, "REPLAYS_MAX", 2)
+    ledger = Ledger.open(config.ledger_url)
+    for number in range(5):
+        plan = {**PLAN, "replay_id": f"r-{number}", "dag": "replay_windows"}
+        ledger.replays.create(f"r-{number}", "app", 0, 9, "exactly_once", plan, "1")
+    ledger.close()
+    seen = []
+    path = "overview"
+    while path:
+        text = page_of(client, path)
+        seen += re.findall(r"replays/(r-\d)/page", text)
+        older = re.search(r'href="(\?skip=\d+)">older replays', text)
+        path = f"overview{older[1]}" if older else ""
+    assert sorted(seen) == [f"r-{number}" for number in range(5)]
+    assert "newest replays" in text
+    page_of(client, "overview?skip=900000000")
+    page_of(client, f"overview?skip={10**20}", 422)
+
+
+def test_overview_of_a_new_project_is_empty_and_creates_nothing(
+    client: Any,
+    config: Config,
+) -> None:
+    assert "No replay to show" in page_of(client, "overview")
+    assert content_of(config.state) == {}
+
+
+def test_tab_of_a_run_leads_to_its_replay(client: Any, config: Config) -> None:
+    ledger = Ledger.open(config.ledger_url)
+    name = run_name("replay_daily", "manual__1")
+    first, second = name.replay_id("2013-01-05"), name.replay_id("2013-01-06", 2)
+    path = "runs?dag=replay_daily&run=manual__1"
+    assert "has no replay" in page_of(client, path)
+    for replay_id in (first, second, "replay_daily-2013-01-05-0123456789"):
+        plan = {**PLAN, "replay_id": replay_id, "dag": "replay_daily"}
+        ledger.replays.create(replay_id, "app", 0, 9, "exactly_once", plan, "1")
+        if replay_id == first:
+            answer = client.get(
+                f"/rewindow/{path}", headers=token("VIEWER"), follow_redirects=False
+            )
+            assert answer.headers["location"] == f"replays/{first}/page"
+    ledger.close()
+    assert re.findall(r'href="replays/(.+)/page"', page_of(client, path)) == [first, second]
+
+
+def test_tab_of_a_run_requires_read_access_to_its_dag(client: Any, of_a_team: Config) -> None:
+    page_of(client, "runs?dag=replay_of_a_team&run=manual__1", 403)
+    page_of(client, "runs?dag=replay_of_a_team&run=manual__1", role="ADMIN")
+
+
+def test_pages_of_report_gaps_are_served(client: Any, config: Config) -> None:
+    recorded(config.state, STEADY)
+    write_time_page(config, "s", gaps(config, "s"))
+    assert "Time of s" in page_of(client, "files/time/s.html")
+    assert page_of(client, "files/time/s.csv").startswith("kind,")
+
+
+def test_buttons_offer_only_actions_that_are_possible(client: Any, config: Config) -> None:
+    simple(config, "old", 100, 104, publishable=True)
+    simple(config, "new", 100, 104, publishable=True)
+    running(config, "runs").close()
+    ledger = running(config, "failed")
+    ledger.attempts.end("failed", 1, "failed", "disk full")
+    offered = {name: buttons(client, name) for name in ("old", "runs", "failed")}
+    publish(config, "old")
+    offered["published"] = buttons(client, "old")
+    publish(config, "new", accept="to cover the older one")
+    offered["covered"] = buttons(client, "old")
+    ledger.replays.abandon("failed", "not needed")
+    offered["abandoned"] = buttons(client, "failed")
+    ledger.close()
+    assert offered == {
+        "old": ["publish", "certify", "abandon"],
+        "runs": ["abandon"],
+        "failed": ["resume", "abandon"],
+        "published": ["undo", "certify"],
+        "covered": ["certify"],
+        "abandoned": [],
+    }
+
+
+def buttons(client: Any, replay_id: str) -> list[str]:
+    """Returns the actions of a replay's page, after a check of their parameters."""
+    page = page_of(client, f"replays/{replay_id}/page")
+    found = re.findall(r'<button name="act" value="(\w+)" data-values="(.+?)"', page)
+    for _, values in found:
+        assert json.loads(html.unescape(values)) == {"replay": replay_id}
+    if found:
+        assert 'data-airflow="" data-dag="act_on_replay" hidden' in page
+    assert ('name="accept"' in page) == ("publish" in dict(found))
+    return [act for act, _ in found]
+
+
+def test_page_of_a_stream_offers_to_add_late_tuples(client: Any, config: Config) -> None:
+    recorded(config.state, STEADY)
+    page = page_of(client, "streams/s/time")
+    assert re.findall(r'value="(\w+)" data-values', page) == ["repair"]
+    assert 'data-dag="act_on_stream"' in page and 'name="accept"' not in page
+
+
+def test_menu_and_runs_of_airflow_lead_to_the_pages(client: Any) -> None:
+    plugins = client.get("/api/v2/plugins", headers=token("ADMIN")).json()["plugins"]
+    (plugin,) = [plugin for plugin in plugins if plugin["name"] == "rewindow"]
+    places = {view["destination"]: view["href"] for view in plugin["external_views"]}
+    assert places == {
+        "nav": "/rewindow/overview",
+        "dag_run": "/rewindow/runs?dag={DAG_ID}&run={RUN_ID}",
+    }

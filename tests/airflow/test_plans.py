@@ -378,7 +378,7 @@ def test_gap_report_states_how_many_rows_it_omits(monkeypatch: pytest.MonkeyPatc
     left = (
         f"{told['rows']} of {told['rows']} rows, none of them longer, are not shown; all of them: "
     )
-    assert lines[-2].startswith(left) and lines[-2].endswith("results/time/clicks.csv")
+    assert lines[-2].startswith(left) and lines[-2].endswith(" /rewindow/files/time/clicks.csv")
 
 
 def test_gap_report_logs_the_longest_gaps_first_and_streams_that_ended_early(
