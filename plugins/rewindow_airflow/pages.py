@@ -14,6 +14,7 @@ import hashlib
 import mimetypes
 import re
 from collections.abc import Iterator
+from functools import cache, partial
 from pathlib import PurePosixPath
 from typing import Annotated
 from urllib.parse import quote, urlencode
@@ -39,8 +40,8 @@ from rewindow.ledger.replays import RUNNABLE
 from rewindow.location import Location
 from rewindow.names import PUBLISHED, check_replay_id, check_stream
 from rewindow.pages.certificate_page import certificate_page
-from rewindow.pages.drawing import SCRIPTS, script
-from rewindow.pages.overview import draw_overview
+from rewindow.pages.drawing import SCRIPTS, draw, script
+from rewindow.pages.overview import overview_line
 from rewindow.pages.replay_page import draw_replay_page
 from rewindow.pages.replay_report import LiveParts
 from rewindow.recording.inventory import find_stream, list_streams
@@ -49,7 +50,6 @@ from rewindow_airflow import page_html
 from rewindow_airflow.actions import (
     ON_REPLAY,
     ON_STREAM,
-    PUBLISH,
     actions_on_replay,
     actions_on_stream,
 )
@@ -95,12 +95,11 @@ REPLAYS_MAX = 50
 _BATCHES_MAX = 40
 """Number of times that the overview reads REPLAYS_MAX replays to find those that the user may see.
 """
-_SKIP_MAX = 1_000_000_000
 _NOTICES = {
-    "report": "This replay has no window report yet: the gate has not run. The task check_windows "
-    "runs it.",
-    "docs": "This replay has no Data Docs yet: the gate has not run. The task check_windows runs "
-    "it.",
+    "report": "This replay has no window report: the gate has not run, or its results were "
+    "deleted. The task check_windows runs the gate.",
+    "docs": "This replay has no Data Docs: the gate has not run, or its results were deleted. The "
+    "task check_windows runs the gate.",
     "certificate": "This replay has not ended, so there is no certificate yet.",
 }
 
@@ -139,7 +138,18 @@ def readable_stream(stream: str, user: GetUserDep) -> str:
         raise HTTPException(404, "no such stream") from error
 
 
+def opened_ledger() -> Iterator[Ledger | None]:
+    """Opens the ledger for one request; None if it does not exist."""
+    ledger = open_ledger(Config.load())
+    try:
+        yield ledger
+    finally:
+        if ledger is not None:
+            ledger.close()
+
+
 Results = Annotated[Location, Depends(results)]
+OpenLedger = Annotated[Ledger | None, Depends(opened_ledger)]
 ReplayId = Annotated[str, Depends(readable)]
 StreamName = Annotated[str, Depends(readable_stream)]
 
@@ -185,11 +195,11 @@ async def show_refusal(request: Request, error: Exception) -> Response:
 
 def show_overview(
     folder: Results,
+    ledger: OpenLedger,
     user: GetUserDep,
-    skip: Annotated[int, Query(ge=0, le=_SKIP_MAX)] = 0,
+    skip: Annotated[int, Query(ge=0, le=1_000_000_000)] = 0,
 ) -> Response:
     """Shows the replays that the user may see, newest first, and the streams."""
-    config = Config.load()
     pages = {}
     if may_read(OVER_TIME, user) and inside(folder, "quality/index.html"):
         pages["Checks over time"] = "files/quality/index.html"
@@ -197,19 +207,20 @@ def show_overview(
     notice = ""
     if may_read(OF_STREAMS, user):
         try:
-            streams = list_streams(config)
+            streams = list_streams(Config.load())
         except RewindowError as error:
             notice = f"The streams cannot be shown: {error.primary}"
-    ledger = open_ledger(config)
-    rows: list[Replay] = []
     steps = {"newest replays": "overview"} if skip else {}
+    lines = []
     if ledger is not None:
         rows, older = _visible(ledger, user, skip)
-        ledger.close()
+        lines = [overview_line(ledger, row) for row in rows]
         if older is not None:
             steps["older replays"] = f"?skip={older}"
     return HTMLResponse(
-        draw_overview(config, rows, streams, pages=pages, steps=steps, notice=notice),
+        draw(
+            "overview.html", lines=lines, streams=streams, pages=pages, steps=steps, notice=notice
+        ),
         headers=_HEADERS,
     )
 
@@ -219,32 +230,24 @@ def _visible(ledger: Ledger, user: BaseUser, skip: int) -> tuple[list[Replay], i
     ones; None if there are no others.
     """
     rows: list[Replay] = []
-    may: dict[str, bool] = {}
+    may = cache(partial(may_read, user=user))
     for _ in range(_BATCHES_MAX):
         batch = ledger.replays.newest(limit=REPLAYS_MAX, without_samples=True, skip=skip)
         for row in batch:
             if len(rows) == REPLAYS_MAX:
                 return rows, skip
             skip += 1
-            dag = dag_that_made(row)
-            if dag not in may:
-                may[dag] = may_read(dag, user)
-            if may[dag]:
+            if may(dag_that_made(row)):
                 rows.append(row)
         if len(batch) < REPLAYS_MAX:
             return rows, None
     return rows, skip
 
 
-def show_run(dag: str, run: str, user: GetUserDep) -> Response:
+def show_run(dag: str, run: str, ledger: OpenLedger, user: GetUserDep) -> Response:
     """Redirects to the page of the replay of a DAG run, or lists its replays."""
     refuse_without([dag], user)
-    config = Config.load()
-    ledger = open_ledger(config)
-    found: list[str] = []
-    if ledger is not None:
-        found = replays_of_run(ledger, dag, run, config.streams)
-        ledger.close()
+    found = replays_of_run(ledger, dag, run, Config.load().streams) if ledger else []
     addresses = {replay_id: f"replays/{quote(replay_id)}/page" for replay_id in found}
     if len(found) == 1:
         return RedirectResponse(addresses[found[0]], 307, _HEADERS)
@@ -263,15 +266,12 @@ def show_replay(replay_id: ReplayId) -> Response:
     return RedirectResponse(f"{_FILES}{PAGES}/{quote(replay_id)}.html", 307, _HEADERS)
 
 
-def show_progress(replay_id: ReplayId) -> Response:
+def show_progress(replay_id: ReplayId, ledger: OpenLedger) -> Response:
     """Returns the progress of a replay as JSON, for the script of a page."""
-    ledger = open_ledger(Config.load())
-    row = ledger.replays.find(replay_id) if ledger is not None else None
+    row = ledger.replays.find(replay_id) if ledger else None
     if ledger is None or row is None:
         raise HTTPException(404, "no such replay")
-    progress = replay_progress(ledger, row)
-    ledger.close()
-    return JSONResponse(progress.to_dict(), headers=_HEADERS)
+    return JSONResponse(replay_progress(ledger, row).to_dict(), headers=_HEADERS)
 
 
 def show_report(
@@ -288,9 +288,11 @@ def show_report(
         path.name.removesuffix(".windows.csv"): path
         for path in checked(folder, replay_id, "*.windows.csv")
     }
-    if not reports or (output and output not in reports):
+    if not reports:
         return _without(replay_id, "report")
     chosen = output or next(iter(reports))
+    if chosen not in reports:
+        raise HTTPException(404, "no such output")
     text, is_found = page_html.report(replay_id, list(reports), chosen, reports[chosen], page)
     return HTMLResponse(text, 200 if is_found else 404, _HEADERS)
 
@@ -303,23 +305,21 @@ def show_docs(replay_id: ReplayId, folder: Results) -> Response:
     return _one_or_list(folder, found, replay_id, "Data Docs") or _without(replay_id, "docs")
 
 
-def show_certificate(replay_id: ReplayId, folder: Results) -> Response:
+def show_certificate(replay_id: ReplayId, folder: Results, ledger: OpenLedger) -> Response:
     """Compares a replay with the windows that are published now, and shows the certificate, with
     links to the stored ones. Nothing is stored.
     """
-    config = Config.load()
-    stored = _stored_certificates(folder, replay_id)
-    ledger = open_ledger(config)
-    row = ledger.replays.find(replay_id) if ledger is not None else None
+    row = ledger.replays.find(replay_id) if ledger else None
     if row is not None and row.state in RUNNABLE:
         return _without(replay_id, "certificate")
+    stored = _stored_certificates(folder, replay_id)
     links = {"The replay": "page"}
     for path in stored:
         links[f"Stored: {path.stem}"] = _FILES + quote(path.relative_to(folder))
     try:
         if row is None:
-            raise InputError(f'replay "{replay_id}" does not exist')
-        certificate = certify(config, PUBLISHED, replay_id)
+            raise _unknown(replay_id)
+        certificate = certify(Config.load(), PUBLISHED, replay_id)
     except RewindowError as error:
         return _one_or_list(folder, stored, replay_id, "certificate") or _not_found(
             replay_id, "certificate", error.primary
@@ -351,7 +351,13 @@ def show_time(stream: StreamName) -> Response:
         return _not_found(stream, "page over time", error.primary, kind="Stream")
 
 
-def show_file(path: str, folder: Results, user: GetUserDep, missing: str = "") -> Response:
+def show_file(
+    path: str,
+    folder: Results,
+    ledger: OpenLedger,
+    user: GetUserDep,
+    missing: str = "",
+) -> Response:
     """Returns a file in the results folder.
 
     The page of a replay is rendered from its current state. If the reader has asked for another
@@ -364,7 +370,14 @@ def show_file(path: str, folder: Results, user: GetUserDep, missing: str = "") -
         raise HTTPException(404, "no such file")
     refuse_without(dags, user)
     if place.parts[:-1] == (PAGES,):
-        return _drawn(config, folder, place.name.removesuffix(".html"), _NOTICES.get(missing, ""))
+        replay_id = place.name.removesuffix(".html")
+        try:
+            if ledger is None:
+                raise _unknown(replay_id)
+            live = _live_parts(folder, ledger, replay_id, _NOTICES.get(missing, ""))
+            return HTMLResponse(draw_replay_page(config, replay_id, live), headers=_HEADERS)
+        except RewindowError as error:
+            return _not_found(replay_id, "page", error.primary)
     found = inside(folder, path)
     if found is None:
         raise HTTPException(404, "no such file")
@@ -378,41 +391,28 @@ def _parts(file: Location) -> Iterator[bytes]:
         yield from iter(lambda: stream.read(_PART_BYTES), b"")
 
 
-def _drawn(config: Config, folder: Location, replay_id: str, notice: str) -> Response:
-    ledger = open_ledger(config)
-    try:
-        if ledger is None:
-            raise InputError(f'replay "{replay_id}" does not exist')
-        row = ledger.replays.get(replay_id)
-        actions = actions_on_replay(ledger, row)
-        live = LiveParts(
-            airflow_path(),
-            notice,
-            progress=f"../../replays/{quote(replay_id)}/progress",
-            dag=ON_REPLAY,
-            actions=actions,
-            may_accept=PUBLISH in [action.act for action in actions],
-            links=_links(folder, row),
-        )
-        return HTMLResponse(draw_replay_page(config, replay_id, live), headers=_HEADERS)
-    except RewindowError as error:
-        return _not_found(replay_id, "page", error.primary)
-    finally:
-        if ledger is not None:
-            ledger.close()
+def _live_parts(folder: Location, ledger: Ledger, replay_id: str, notice: str) -> LiveParts:
+    """Returns the parts of a replay's page that exist in Airflow. Links lead only to existing
+    pages.
 
-
-def _links(folder: Location, row: Replay) -> dict[str, str]:
-    """Returns the further pages of a replay that exist: name to address."""
+    Raises:
+        InputError: no replay has this id.
+    """
+    row = ledger.replays.get(replay_id)
+    here = f"../../replays/{quote(replay_id)}"
     links = {"All replays": "../../overview"}
-    here = f"../../replays/{quote(row.replay_id)}"
-    if checked(folder, row.replay_id, "*.windows.csv"):
+    if checked(folder, replay_id, "*.windows.csv"):
         links["Window report"] = f"{here}/report"
-    if checked(folder, row.replay_id, "*.html"):
+    if checked(folder, replay_id, "*.html"):
         links["Data Docs"] = f"{here}/docs"
     if row.state not in RUNNABLE:
         links["Certificate"] = f"{here}/certificate"
-    return links
+    actions = actions_on_replay(ledger, row)
+    return LiveParts(airflow_path(), notice, f"{here}/progress", ON_REPLAY, actions, links)
+
+
+def _unknown(replay_id: str) -> InputError:
+    return InputError(f'replay "{replay_id}" does not exist')
 
 
 def checked(folder: Location, replay_id: str, pattern: str) -> list[Location]:

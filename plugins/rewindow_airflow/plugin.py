@@ -28,7 +28,6 @@ class RewindowPlugin(AirflowPlugin):
         {
             "name": "Rewindow",
             "href": address("overview"),
-            "destination": "nav",
             "url_route": "rewindow",
             "nav_top_level": True,
             "icon": ICON,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rewindow.inspection.next_steps import cause
-from rewindow.ledger import AttemptEnd, AttemptRecord, Ledger
+from rewindow.ledger import AttemptRecord, Ledger
+from rewindow.ledger.attempts import FAILURES
 from rewindow.ledger.replays import Replay
-
-_FAILURES = (AttemptEnd.FAILED, AttemptEnd.KILLED, AttemptEnd.STUCK, AttemptEnd.LOST)
 
 
 def all_attempts(ledger: Ledger, row: Replay) -> list[AttemptRecord]:
@@ -31,12 +30,12 @@ def first_cause(attempts: Sequence[AttemptRecord]) -> tuple[AttemptRecord, str] 
         attempts: attempts of a replay and of its containers, in the order of their starts.
     """
     newest = {attempt.replay_id: attempt for attempt in attempts}
-    failed = [name for name, attempt in newest.items() if attempt.outcome in _FAILURES]
+    failed = [name for name, attempt in newest.items() if attempt.outcome in FAILURES]
     first = None
     for attempt in reversed(attempts):
         if attempt.replay_id not in failed[:1]:
             continue
-        if attempt.outcome not in _FAILURES:
+        if attempt.outcome not in FAILURES:
             break
         if attempt.message:
             first = attempt

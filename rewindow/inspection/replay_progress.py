@@ -46,7 +46,7 @@ class ProgressEstimate:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the progress as plain values for the script of a page."""
-        return {**vars(self), "words": self.words}
+        return vars(self) | {"words": self.words}
 
 
 def replay_progress(ledger: Ledger, row: Replay) -> ProgressEstimate:

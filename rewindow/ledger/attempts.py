@@ -48,7 +48,8 @@ class AttemptEnd(StrEnum):
     LOST = "lost"
 
 
-_FAILURES = (AttemptEnd.FAILED, AttemptEnd.KILLED, AttemptEnd.STUCK, AttemptEnd.LOST)
+FAILURES = (AttemptEnd.FAILED, AttemptEnd.KILLED, AttemptEnd.STUCK, AttemptEnd.LOST)
+"""Ends of attempts that failed."""
 
 
 @dataclass(frozen=True)
@@ -329,7 +330,7 @@ class Attempts(LedgerPart):
             .where(replays.c.replay_id == replay_id)
             .scalar_subquery()
         )
-        failed = attempts.c.outcome.in_(_FAILURES) & (attempts.c.epoch >= since)
+        failed = attempts.c.outcome.in_(FAILURES) & (attempts.c.epoch >= since)
         query = (
             select(func.count())
             .select_from(attempts)

@@ -74,7 +74,6 @@ def _page(config: Config, replay_id: str) -> Page:
     plan = row.read_plan()
     attempts = all_attempts(ledger, row)
     failed = first_cause(attempts) if row.state is ReplayState.FAILED else None
-    title = f"First cause of the failure: attempt {failed[0].epoch}" if failed else ""
     reason = cause(row.message)
     is_shown = failed is not None and failed[1] == reason
     return Page(
@@ -98,7 +97,7 @@ def _page(config: Config, replay_id: str) -> Page:
             ),
         ),
         graph=plan.graph,
-        failure=(title, failed[1]) if failed else None,
+        failure=failed,
         attempts=tuple(attempts),
         progress=replay_progress(ledger, row) if row.state in RUNNABLE else None,
     )

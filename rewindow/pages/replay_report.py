@@ -242,7 +242,6 @@ class LiveParts:
         notice: an answer to the reader's request, above everything else.
         progress: address of the replay's progress as JSON.
         dag: the DAG that the actions start.
-        may_accept: whether the form asks for a reason to accept objections.
         links: further pages: name to address.
     """
 
@@ -251,7 +250,6 @@ class LiveParts:
     progress: str = ""
     dag: str = ""
     actions: tuple[Action, ...] = ()
-    may_accept: bool = False
     links: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -266,7 +264,7 @@ class Page:
         facts: key figures: value to label.
         next_steps: commands with descriptions.
         graph: the application's graph; None if unknown.
-        failure: for a failed replay, a title and the first cause.
+        failure: for a failed replay, the attempt with the first cause, and this cause.
         attempts: the attempts of a single replay and of its containers.
         progress: the progress of a replay that is planned or running.
     """
@@ -284,7 +282,7 @@ class Page:
     next_steps: tuple[tuple[str, str], ...] = ()
     places: tuple[tuple[str, str], ...] = field(default=())
     graph: GraphDescription | None = None
-    failure: tuple[str, str] | None = None
+    failure: tuple[AttemptRecord, str] | None = None
     attempts: tuple[AttemptRecord, ...] = ()
     progress: ProgressEstimate | None = None
     live: LiveParts | None = None

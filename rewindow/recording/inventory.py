@@ -65,10 +65,11 @@ class StreamEntry:
         """Returns the time range that the stream's sealed windows cover."""
         if self.sealed is None:
             return "no sealed windows"
-        return (
-            f"{format_time(self.grid.start_us(self.sealed.first))} to "
-            f"{format_time(self.grid.end_us(self.sealed.last))}"
-        )
+        return f"{format_time(self.grid.start_us(self.sealed.first))} to {self.sealed_to()}"
+
+    def sealed_to(self) -> str:
+        """Returns the end of the last sealed window as a time; empty if none is sealed."""
+        return "" if self.sealed is None else format_time(self.grid.end_us(self.sealed.last))
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the entry as plain values.

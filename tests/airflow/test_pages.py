@@ -250,6 +250,7 @@ def test_page_after_the_last_one_of_a_window_report_shows_the_number_of_pages(cl
         assert answer.status_code == 404
         assert "This report has 3 pages" in answer.text
         assert "page=3" in answer.text
+    page_of(client, "replays/r-1/report?output=unknown", 404)
 
 
 @pytest.mark.parametrize(
@@ -512,8 +513,8 @@ def test_failed_replay_page_starts_with_the_first_cause(client: Any, config: Con
 def test_missing_report_leads_to_the_page_of_the_replay(client: Any, config: Config) -> None:
     running(config, "r-1").close()
     for page, words in (
-        ("report", "has no window report yet"),
-        ("docs", "has no Data Docs yet"),
+        ("report", "has no window report"),
+        ("docs", "has no Data Docs"),
         ("certificate", "has not ended, so there is no certificate yet"),
     ):
         text = page_of(client, f"replays/r-1/{page}")
