@@ -35,9 +35,7 @@ def first_cause(attempts: Sequence[AttemptRecord]) -> tuple[AttemptRecord, str] 
     for attempt in reversed(attempts):
         if attempt.replay_id not in failed[:1]:
             continue
-        if attempt.outcome not in FAILURES:
-            break
-        if attempt.message:
+        if attempt.message and attempt.outcome in FAILURES:
             first = attempt
         if attempt.mark is not None:
             break

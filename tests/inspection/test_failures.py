@@ -41,6 +41,15 @@ def test_failure_before_an_attempt_that_committed_windows_is_not_the_cause() -> 
     assert found(*attempts) == (2, "disk full")
 
 
+def test_attempt_that_a_user_interrupted_is_not_the_cause() -> None:
+    attempts = (
+        attempt(1, "failed", "disk full"),
+        attempt(2, "interrupted", "stopped by a user", mark=40),
+        attempt(3, "failed", "division by zero"),
+    )
+    assert found(*attempts) == (3, "division by zero")
+
+
 def test_attempt_without_a_message_is_not_the_cause() -> None:
     attempts = (attempt(1, "lost"), attempt(2, "failed", "disk full"))
     assert found(*attempts) == (2, "disk full")
