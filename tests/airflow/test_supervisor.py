@@ -300,6 +300,9 @@ def _check_cleared_run_replays_anew(config: Config, found: supervisor.Running) -
     )
     links = api.call(dag, f"{path}/taskInstances/plan_replay/links", token=token)[1]["extra_links"]
     assert links["Replay"].split("/")[-2] == newest
+    task = f"{path}/taskInstances/replay_windows/links?map_index=0"
+    # The task is still running: its links do not wait for its end.
+    assert api.call(dag, task, token=token)[1]["extra_links"] == links
 
 
 def _clear(dag: str, path: str, token: str) -> None:
