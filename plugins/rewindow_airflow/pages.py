@@ -47,14 +47,14 @@ from rewindow.pages.replay_report import LiveParts
 from rewindow.recording.inventory import find_stream, list_streams
 from rewindow.settings.config import Config
 from rewindow_airflow import page_html
-from rewindow_airflow.actions import (
+from rewindow_airflow.identity import replays_of_run
+from rewindow_airflow.links import airflow_path
+from rewindow_airflow.page_actions import (
     ON_REPLAY,
     ON_STREAM,
     actions_on_replay,
     actions_on_stream,
 )
-from rewindow_airflow.identity import replays_of_run
-from rewindow_airflow.links import airflow_path
 from rewindow_airflow.rights import (
     OF_STREAMS,
     OVER_TIME,

@@ -26,11 +26,15 @@ from rewindow.pages.drawing import SCRIPTS
 from rewindow.pages.page import render_page
 from rewindow.pages.time_page import write_time_page
 from rewindow.publication.publish import publish
+from rewindow.recording.inventory import StreamEntry
 from rewindow.settings.config import Config
+from rewindow.windows import Grid, WindowRange
 from rewindow_airflow import pages
+from rewindow_airflow.factories import act_dag
 from rewindow_airflow.identity import run_name
 from rewindow_airflow.links import REPLAY_LINKS
 from rewindow_airflow.operators import RewindowSubmitOperator
+from rewindow_airflow.page_actions import actions_on_replay, actions_on_stream
 from rewindow_airflow.pages import inside
 from tests.inspection.test_event_gaps import STEADY, recorded
 from tests.pages import replay_reports as stories
@@ -192,6 +196,7 @@ from airflow.api_fastapi.app import create_app
 from fastapi.testclient import TestClient
 from rewindow_airflow.links import REPLAY_LINKS, ReportsLink
 from rewindow_airflow.operators import RewindowSubmitOperator
+from rewindow_airflow.page_actions import actions_on_replay, actions_on_stream
 from tests.airflow.test_pages import token
 operator = RewindowSubmitOperator(task_id="replay_windows", job="replay", replay="r-1")
 addresses = [link.get_link(operator, ti_key=None) for link in (*REPLAY_LINKS[1:], ReportsLink())]
@@ -678,6 +683,28 @@ def buttons(client: Any, replay_id: str) -> list[str]:
         assert 'data-airflow="" data-dag="act_on_replay" hidden' in page
     assert ('name="accept"' in page) == ("publish" in dict(found))
     return [act for act, _ in found]
+
+
+def test_buttons_fill_in_the_form_of_their_dag(client: Any, config: Config) -> None:
+    simple(config, "r-1", 100, 104, publishable=True)
+    stream = next(iter(Config.load().streams))
+    late = StreamEntry(stream, False, Grid(1_000), WindowRange(0, 9), 10, 0, 0, 10, 1, None, 3)
+    ledger = Ledger.open(config.ledger_url)
+    offered = {
+        "replay": actions_on_replay(ledger, ledger.replays.get("r-1")),
+        "stream": actions_on_stream(late),
+    }
+    ledger.close()
+    acts = []
+    for on, actions in offered.items():
+        for action in actions:
+            form = act_dag(f"act_on_{on}", on=on).params
+            values = {"act": action.act, "reason": "the source was repaired", **action.values}
+            assert values.keys() <= form.keys()
+            form.update(values)
+            form.validate()
+            acts.append(action.act)
+    assert acts == ["publish", "certify", "abandon", "reopen", "repair"]
 
 
 def test_page_of_a_stream_offers_to_add_late_tuples(client: Any, config: Config) -> None:

@@ -109,6 +109,7 @@ def execute(
     instance = Instance(operator.retries, cleared=cleared)
     jobs = operator.execute(found | {"ti": instance})  # type: ignore[arg-type]
     assert jobs[-1] == instance.pushed["replay_id"] == operator.replay
+    assert instance.pushed["_link_ReplayLink"] == f"/rewindow/replays/{operator.replay}/page"
     return instance.pushed
 
 
