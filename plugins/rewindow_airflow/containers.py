@@ -7,6 +7,7 @@ that its job reads, as long as Airflow will still run those instances.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from rewindow.settings.config import Config
 
-_OVER = ("success", "failed", "upstream_failed", "skipped", "removed")
+OVER = ("success", "failed", "upstream_failed", "skipped", "removed")
 """States in which Airflow does not run an instance unless a person clears it."""
 _QUICK_WAITS = 8
 """Number of short waits at the start, since most containers end soon."""
@@ -49,17 +50,11 @@ def wait_for_upstream(config: Config, replay_id: str, context: Context, log: Any
     missing = [one.name for one in unfinished(config, plan) if one.name in needed]
     if not missing:
         return
-    instance = context["ti"]
-    task = instance.task_id
-    found = instance.get_task_states(
-        dag_id=instance.dag_id,
-        task_ids=[task],
-        run_ids=[instance.run_id],
-    )
-    states = found.get(instance.run_id, {})
+    task = context["ti"].task_id
+    states = states_of_instances(context)
     for number, one in enumerate(plan.containers):
         state = states.get(f"{task}_{number}", "removed")
-        if one.name in missing and state in _OVER:
+        if one.name in missing and state in OVER:
             raise AirflowFailException(
                 f'container "{one.name}" of replay "{whole}" has not ended, and its instance '
                 f"{number} of task {task} is {state}\n"
@@ -69,3 +64,14 @@ def wait_for_upstream(config: Config, replay_id: str, context: Context, log: Any
     log.info("Waiting for the containers: %s", ", ".join(missing))
     is_quick = context.get("task_reschedule_count", 0) < _QUICK_WAITS
     raise AirflowRescheduleException(datetime.now(UTC) + (GO_ON_WAIT if is_quick else HELD_WAIT))
+
+
+def states_of_instances(context: Context) -> Mapping[str, str | None]:
+    """Returns the states of the instances of a mapped task in its run, by task id and number."""
+    instance = context["ti"]
+    found = instance.get_task_states(
+        dag_id=instance.dag_id,
+        task_ids=[instance.task_id],
+        run_ids=[instance.run_id],
+    )
+    return found.get(instance.run_id, {})  # type: ignore[no-any-return]

@@ -45,6 +45,7 @@ from rewindow_airflow.acts import (
 )
 from rewindow_airflow.approval import ApprovePublicationOperator, CloseReplayOperator
 from rewindow_airflow.assets import PUBLICATIONS, stream_asset
+from rewindow_airflow.backfills import PlanStepsOperator, ReplayStepOperator
 from rewindow_airflow.containers import NAME_TEMPLATE
 from rewindow_airflow.deliveries import DeliverOperator
 from rewindow_airflow.drills import DrillOperator
@@ -52,6 +53,7 @@ from rewindow_airflow.forms import (
     CRASH,
     act_params,
     applications,
+    backfill_params,
     daily_params,
     default_application,
     drill_params,
@@ -135,25 +137,29 @@ def stream_dag(dag_id: str, *streams: str, application: str | None = None, **arg
     return interval_dag(dag_id, application=application, **{"schedule": schedule, **arguments})
 
 
-def form_dag(dag_id: str, *, application: str | None = None, **arguments: Any) -> DAG:
+def form_dag(
+    dag_id: str,
+    *,
+    application: str | None = None,
+    steps: bool = False,
+    **arguments: Any,
+) -> DAG:
     """Returns a DAG that a user starts with a form, for tasks that start with `plan_form`.
 
     Args:
         dag_id: name of the DAG, and prefix of its replays.
         application: the application that the form offers; without it, all existing ones.
+        steps: whether the form divides the range into steps, for tasks that start with
+            `plan_steps`.
         arguments: further arguments of Airflow's DAG.
     """
     config = Config.load()
+    params_of = backfill_params if steps else partial(replay_params, drills=config.replay.drills)
     names = [application] if application else applications(config)
-    params = replay_params(
-        names,
-        application or default_application(config),
-        drills=config.replay.drills,
-    )
     return _dag(
         dag_id,
         arguments,
-        params=params,
+        params=params_of(names, application or default_application(config)),
         is_paused_upon_creation=False,
         render_template_as_native_obj=True,
     )
@@ -240,6 +246,25 @@ def replay(plan: BaseOperator, **arguments: Any) -> MappedOperator:
         "max_active_tis_per_dagrun": Config.load().replay.containers_at_once,
     }
     return RewindowSubmitOperator.partial(**ours | arguments).expand(replay=plan.output)
+
+
+def plan_steps(**arguments: Any) -> BaseOperator:
+    """Returns the task that divides the range of a form into steps, see `form_dag`."""
+    return _task(PlanStepsOperator, arguments, task_id="plan_steps")
+
+
+def replay_steps(plan: BaseOperator, **arguments: Any) -> MappedOperator:
+    """Returns the mapped task that replays the steps, each in one instance, and publishes them.
+
+    At most `[replay] containers_at_once` instances run at the same time, or
+    `max_active_tis_per_dagrun`. If the application has state, a step waits for the one before it.
+    """
+    ours: dict[str, Any] = {
+        "task_id": "replay_steps",
+        "map_index_template": NAME_TEMPLATE,
+        "max_active_tis_per_dagrun": Config.load().replay.containers_at_once,
+    }
+    return ReplayStepOperator.partial(**ours | arguments).expand(step=plan.output)
 
 
 def check(plan: BaseOperator, **arguments: Any) -> BaseOperator:

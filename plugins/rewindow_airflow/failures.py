@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
     AirflowRescheduleException,
+    AirflowSkipException,
 )
 
 from rewindow.errors import CodeChangedError, RewindowError
@@ -88,7 +89,8 @@ def failure(message: str, retryable: bool) -> AirflowException:
 
 @contextmanager
 def mapped_errors(ending: str = "") -> Iterator[None]:
-    """Turns errors of the library into errors of Airflow, according to `retryable`.
+    """Turns errors of the library into errors of Airflow, according to `retryable`. If there is
+    nothing to do, the task is skipped.
 
     Any other error is a bug and is not changed.
 
@@ -103,6 +105,8 @@ def mapped_errors(ending: str = "") -> Iterator[None]:
     except RewindowError as error:
         message = "\n".join(filter(None, (str(error), ending)))
         raise failure(message, error.retryable) from error
+    except Nothing as reason:
+        raise AirflowSkipException(f"Nothing to replay: {reason}") from reason
 
 
 def cause(exit_code: int) -> str:

@@ -160,6 +160,31 @@ def replay_params(
     return fields | ({CRASH: _crash()} if drills else {})
 
 
+def backfill_params(names: list[str], default: str | None = None) -> dict[str, Param]:
+    """Returns the fields of the form of backfill_range, in order; see replay_params."""
+    fields = replay_params(names, default)
+    del fields["reuse"]  # It needs a replay of the same range.
+    fields["publish"].value = AT_ONCE
+    fields["publish"].schema["enum"] = [AT_ONCE, STAGED]
+    return fields | {
+        "step": Param(
+            "1 d",
+            type="string",
+            pattern=r"^\s*[0-9.]+\s*[A-Za-z]+\s*$",
+            title="Step",
+            section=_RANGE,
+            description="Duration of the range of each replay, such as 36 h, 1 d or 1 w.",
+        ),
+        "newest_first": Param(
+            False,
+            type="boolean",
+            title="Newest step first",
+            section=_RANGE,
+            description="Only for an application without state.",
+        ),
+    }
+
+
 def drill_params(names: list[str], default: str | None = None) -> dict[str, Param]:
     """Returns the fields of the form of drill_application, in order; see replay_params."""
     return {
@@ -256,7 +281,7 @@ def parse_form(
     Args:
         params: name to value, as Airflow has validated them.
         drills: whether a crash point is allowed.
-        known: further parameters that the DAG declares.
+        known: parameters that the DAG declares; by default those of replay_windows.
 
     Raises:
         InputError: a field is unknown, or the range is not given in the way that the form selects.
@@ -266,7 +291,7 @@ def parse_form(
             f'parameter "{CRASH}" is for drills, and drills are not enabled in this project',
             hint="To enable them, set [replay] drills = true in rewindow.toml.",
         )
-    refuse_unknown(params, {*replay_params([], drills=True), *known})
+    refuse_unknown(params, known or replay_params([], drills=True))
     _check_range(params)
     return {
         "from_time": params["from_time"],
@@ -280,7 +305,7 @@ def parse_form(
         "allow_missing": params["allow_missing"],
         "allow_affected": params["allow_affected"],
         "initial_state": params["initial_state"],
-        "reuse": params["reuse"] or None,
+        "reuse": params.get("reuse") or None,
         "reason": params["reason"].strip(),
     }
 

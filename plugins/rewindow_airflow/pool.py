@@ -31,10 +31,4 @@ def ensure_pool() -> None:
                 include_deferred=False,
             )
     except SQLAlchemyError as error:  # No table yet, or another API server was faster.
-        _log.warning(
-            'cannot create pool "%s": %s\nHint: Check whether it exists; otherwise airflow pools '
-            'set %s 1 "Spark jobs that may run at once"',
-            POOL,
-            error,
-            POOL,
-        )
+        _log.warning('pool "%s" was not created: %s', POOL, error)

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowSkipException
 
 from rewindow_airflow.assets import emit_publications
-from rewindow_airflow.failures import WAIT, Nothing, NotYet, mapped_errors, waiting
+from rewindow_airflow.failures import WAIT, NotYet, mapped_errors, waiting
 from rewindow_airflow.identity import RunName, day_of, newest_of, run_name
 from rewindow_airflow.links import ReportsLink, TimeLink, address, push_links
 from rewindow_airflow.order import make_way, turn_of
@@ -161,8 +160,6 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
 
         try:
             request = self.request_of(config, context)
-        except Nothing as reason:
-            raise AirflowSkipException(f"Nothing to replay: {reason}") from reason
         except NotYet as lack:
             if self.in_order:
                 make_way(context)

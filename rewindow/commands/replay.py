@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
+from rewindow.backfill.steps import plan_steps, run_steps
 from rewindow.commands.completion import applications, replays
 from rewindow.commands.plan import Unpublished, say_nothing_to_replay
 from rewindow.commands.project import load_project
@@ -15,8 +17,11 @@ from rewindow.commands.screen import AsJson, JobScreen, out, print_json
 from rewindow.errors import InputError
 from rewindow.inspection.next_steps import next_step
 from rewindow.launcher import verbs
+from rewindow.launcher.verbs import ReplayResult
 from rewindow.ledger.replays import ReplayState
+from rewindow.planning import ReplayRequest
 from rewindow.planning.request import ReplayOptions
+from rewindow.sequences import quantity
 
 WITH_RESUME = frozenset({"resume", "again", "as_json", "crash"})
 """Parameters of the attempt. All others belong to the plan, which a resumed replay already has."""
@@ -40,6 +45,26 @@ def replay(
         str | None, typer.Option(help="Id of a replay to resume.", autocompletion=replays)
     ] = None,
     again: Again = False,
+    step: Annotated[
+        str | None,
+        typer.Option(
+            help="Divide the range into steps of this duration, such as 36h, 1d or 1w, with a "
+            "replay for each; a repeated command continues with the next step."
+        ),
+    ] = None,
+    newest_first: Annotated[
+        bool,
+        typer.Option(
+            "--newest-first",
+            help="With --step: start with the newest step, in an application without state.",
+        ),
+    ] = False,
+    publish: Annotated[
+        bool,
+        typer.Option(
+            "--publish", help="With --step: check and publish each step before the next one."
+        ),
+    ] = False,
     options: ReplayOptions,
     crash: Annotated[
         str | None, typer.Option(help="Drill: kill the job at STEP:GROUP@ATTEMPT.", hidden=True)
@@ -60,6 +85,8 @@ def replay(
 
         rewindow replay flight_delays --unpublished
 
+        rewindow replay flight_delays --from 2013-01-01 --to 2014-01-01 --step 1w --publish
+
         rewindow replay --resume flight_delays-377000-377099-1f2e3d
     """
     config = load_project()
@@ -72,6 +99,13 @@ def replay(
             if rest is None:
                 return say_nothing_to_replay(application, as_json=as_json)
             options = rest
+        if step is not None:
+            request = ReplayRequest(application, **options)
+            steps = plan_steps(config, request, step, newest_first=newest_first, publish=publish)
+            results = run_steps(config, steps, publish=publish, listener=JobScreen())
+            return _show_steps(results, as_json=as_json)
+        if newest_first or publish:
+            raise InputError("--newest-first and --publish need --step")
         result = verbs.replay(config, application, listener=JobScreen(), crash=crash, **options)
     else:
         raise InputError(
@@ -84,6 +118,19 @@ def replay(
     state = "staged" if result.state is ReplayState.ENDED else result.state.value
     return out.print(
         escape(f"replay {result.replay_id} is {state}. {next_step(result.replay_id, result.state)}")
+    )
+
+
+def _show_steps(results: Sequence[ReplayResult], *, as_json: bool) -> None:
+    if as_json:
+        steps = [result.to_json() for result in results]
+        return print_json({"exit_code": 0, "steps": steps})
+    last = results[-1]
+    return out.print(
+        escape(
+            f"{quantity(len(results), 'step')}, the last one is {last.replay_id} "
+            f"({last.state.value})"
+        )
     )
 
 

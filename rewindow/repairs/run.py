@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from rewindow.backfill.steps import check_and_publish
 from rewindow.errors import GateError
 from rewindow.launcher import verbs
 from rewindow.launcher.processes import is_gone
@@ -81,8 +82,6 @@ def repair(config: Config, listener: Listener | None = None) -> Repaired:
 
 def _put_right(config: Config, step: RepairStep, told: Listener) -> None:
     """Replays, checks and publishes a step."""
-    from rewindow.quality import check
-
     asked: ReplayOptions = {
         **step.replay_options,
         "first": step.windows.first,
@@ -95,14 +94,7 @@ def _put_right(config: Config, step: RepairStep, told: Listener) -> None:
         result = verbs.resume(config, left, listener=told)
     else:
         result = verbs.replay(config, step.application, listener=told, **asked)
-    verdict = check(config, result.replay_id, told)
-    if verdict.verdict != "passed":
-        raise GateError(
-            f"replay {result.replay_id} did not pass the gate, so it was not published",
-            hint=f"To see why: rewindow check {result.replay_id}. Then publish or abandon the "
-            "replay, and run the repair again.",
-        )
-    published = verbs.publish(config, result.replay_id, listener=told)
+    published = check_and_publish(config, result.replay_id, told)
     if step.may_follow:
         stale = Ledger.open(config.ledger_url).publications.get(published.number).details.stale
         differs = any(step.may_follow[0].first in entry.windows for entry in stale)

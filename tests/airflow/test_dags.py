@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 IDS = {
     "act_on_replay",
     "act_on_stream",
+    "backfill_range",
     "deliver_windows",
     "drill_application",
     "emit_publications",
@@ -205,6 +206,7 @@ def test_dags_with_a_form_and_the_outbox_start_unpaused(dags: Mapping[str, Any])
         "act_on_stream",
         "emit_publications",
         "purge_replays",
+        "backfill_range",
         "replay_windows",
     }
 

@@ -5,7 +5,7 @@ clears.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -331,7 +331,16 @@ def test_run_waits_for_a_day_that_is_not_completely_sealed(settings: Config) -> 
 def form(**changes: Any) -> dict[str, Any]:
     params = {name: param.value for name, param in replay_params(["clicks_by_page"]).items()}
     filled = {"application": "clicks_by_page", "reason": "natural range", **changes}
-    return context("form") | {"params": params | filled}
+    return of_form("form", params | filled)
+
+
+def of_form(run_id: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the context of a task in a run of replay_windows."""
+    return context(run_id) | {
+        "dag": SimpleNamespace(params=params, timetable=None, timezone=UTC),
+        "dag_run": SimpleNamespace(dag_id="replay_windows", run_id=run_id, conf={}),
+        "params": params,
+    }
 
 
 @pytest.mark.parametrize("range_as", ["times", "windows", "interval"])
@@ -448,10 +457,8 @@ def plan_rest_by_form(run_id: str) -> dict[str, Any]:
     params.update(
         {"application": "clicks_by_page", "reason": "what is left", "range_as": "unpublished"}
     )
-    run = SimpleNamespace(dag_id="replay_windows", run_id=run_id, conf={})
     operator = RewindowPlanOperator(task_id="plan_replay", request_of=replay_requests.form_request)
-    found = context(run_id) | {"dag_run": run, "params": params.validate()}
-    return execute(operator, found)
+    return execute(operator, of_form(run_id, params.validate()))
 
 
 @pytest.mark.parametrize(

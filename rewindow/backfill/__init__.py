@@ -1,0 +1,1 @@
+"""Replays a range in steps, with a separate replay for each step."""
