@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
+from rewindow_airflow.assets import emit_publications
 from rewindow_airflow.attempts import settings_for
 from rewindow_airflow.command_task import CommandOperator
 from rewindow_airflow.containers import OVER, states_of_instances
@@ -106,4 +107,6 @@ class ReplayStepOperator(ReplayTask, CommandOperator):
         with mapped_errors():
             config = settings_for(self.conn_id)
         self.run_command(config, context, self.step["command"])
+        with mapped_errors():
+            emit_publications(context, config)
         return self.replay

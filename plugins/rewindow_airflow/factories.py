@@ -264,7 +264,7 @@ def replay_steps(plan: BaseOperator, **arguments: Any) -> MappedOperator:
         "map_index_template": NAME_TEMPLATE,
         "max_active_tis_per_dagrun": Config.load().replay.containers_at_once,
     }
-    return ReplayStepOperator.partial(**ours | arguments).expand(step=plan.output)
+    return ReplayStepOperator.partial(**_emitting(ours | arguments)).expand(step=plan.output)
 
 
 def check(plan: BaseOperator, **arguments: Any) -> BaseOperator:
