@@ -71,7 +71,7 @@ def job(
         submission = Submission("r", 4, command, environment, outcome)
         monkeypatch.setitem(attempts.BEGINNINGS, "replay", lambda *arguments: submission)
         context = {
-            "ti": SimpleNamespace(try_number=1, max_tries=20),
+            "ti": SimpleNamespace(try_number=1, max_tries=20, xcom_push=lambda **_: None),
             "task_state_store": Store(),
         }
         return RewindowSubmitOperator(
