@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -216,7 +218,9 @@ def camera(address: str, cookie: str) -> Iterator[Callable[[str, str], None]]:
     from playwright.sync_api import sync_playwright  # type: ignore[import-not-found]
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=os.environ.get("CHROMIUM"))
+        browser = playwright.chromium.launch(
+            executable_path=os.environ.get("CHROMIUM"), args=["--no-sandbox"]
+        )
         context = browser.new_context(viewport={"width": 1280, "height": 900})
         context.add_cookies([{"name": "_token", "value": cookie, "url": address}])
         page = context.new_page()
@@ -339,3 +343,16 @@ def repair_and_undo(user: User, project: Config) -> None:
         lambda: followed.exists() and made <= set(followed.read_text().splitlines()),
         f"the publications {made} were followed",
     )
+
+
+def test_process_that_airflow_did_not_start_is_found() -> None:
+    strangers = Strangers(supervisor=1)
+    watcher = threading.Thread(target=strangers.watch)
+    watcher.start()
+    command = [sys.executable, "-c", "input()", "-m rewindow.cli"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert wait_until(lambda: bool(strangers.found), 20)
+        process.terminate()
+    strangers.ended.set()
+    watcher.join()
+    assert all("rewindow.cli" in words for words in strangers.found)
