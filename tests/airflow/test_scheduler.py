@@ -434,6 +434,15 @@ def test_follower_runs_after_each_publication_whichever_process_made_it(
         "the task asks",
     )
     assert ledger.replays.get("airports-3").state != "published"
+    # Airflow fails a task that is answered before its executor has reported the question.
+    trigger(airflow, "emit_publications", START + 3 * DAY)
+    airflow.until(
+        lambda: (
+            airflow.runs("emit_publications")[run_id("emit_publications", START + 3 * DAY)]
+            == "success"
+        ),
+        "another task has ended",
+    )
     question = f"dags/repairing/dagRuns/{run_id('repairing', START)}/taskInstances/repair_windows"
     approval = {"chosen_options": ["Approve"], "params_input": {}}
     airflow.ask(f"{question}/-1/hitlDetails", body=approval, method="PATCH")
