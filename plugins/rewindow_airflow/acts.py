@@ -16,7 +16,6 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
-from rewindow_airflow.approval import verbatim
 from rewindow_airflow.assets import emit_publications
 from rewindow_airflow.attempts import settings_for
 from rewindow_airflow.command_task import CommandOperator
@@ -183,6 +182,8 @@ class ApproveActOperator(ApprovalOperator):
 
     def execute(self, context: Context) -> Any:
         """Asks, and waits for the answer. If the user rejects, the act is skipped."""
+        from rewindow.pages.questions import verbatim
+
         form = context["params"]
         act = act_of(context)
         if not act.asks:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -12,8 +10,6 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator, Param
 from airflow.sdk.exceptions import AirflowSkipException
 
-from rewindow.sequences import quantity
-from rewindow.windows import WindowRange, format_time
 from rewindow_airflow.failures import mapped_errors
 from rewindow_airflow.forms import APPROVE, STAGED
 from rewindow_airflow.links import address, push_links
@@ -22,10 +18,8 @@ from rewindow_airflow.replay_task import ReplayTask
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from rewindow.certificate import Certificate
     from rewindow.ledger import Replay
     from rewindow.publication.evidence import PublicationEvidence
-    from rewindow.windows import Grid
 
 LEAVE_STAGED = "leave_staged"
 GIVE_UP = "give_up"
@@ -33,8 +27,6 @@ DECISION = "decision"
 """XCom with the decision: who decided what, and the comment."""
 ACCEPTED = "accepted"
 """XCom with the reason for publishing in spite of objections, and the user who gave it."""
-_ROWS_MAX = 5
-_LINES_MAX = 8
 
 
 class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
@@ -99,12 +91,14 @@ class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
         if wish != APPROVE:
             self.log.info("The form asks to publish as soon as the gate has passed")
             return {"chosen_options": [self.APPROVE]}
+        from rewindow.pages.calendar import describe_range
+
         evidence = evidence_of(self.replay)
-        grid = evidence.plan.grid
+        plan = evidence.plan
         self.subject = self.subject or (
-            f"Publish {evidence.plan.application}, {_times(grid, evidence.plan.range)}?"
+            f"Publish {plan.application}, {describe_range(plan.grid, plan.range)}?"
         )
-        self.body = question(evidence, evidence.plan.reason, self.body or "")
+        self.body = question(evidence, self.body or "")
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
@@ -202,174 +196,24 @@ def evidence_of(replay_id: str, *, compare: bool = True) -> PublicationEvidence:
         return publication_evidence(Config.load(), replay_id, compare=compare)
 
 
-def question(evidence: PublicationEvidence, reason: str, body: str = "") -> str:
+def question(evidence: PublicationEvidence, body: str = "") -> str:
     """Returns the text for an approver as Markdown.
-
-    Texts of a user in it are not interpreted as markup.
 
     Args:
         evidence: facts about the replay.
-        reason: the reason that was given for the replay.
         body: a text of the DAG's author, which is shown below the first line.
     """
-    plan = evidence.plan
-    grid = plan.grid
-    replay_id = quote(plan.replay_id, safe="")
-    pages = (
-        ("replay", f"replays/{replay_id}/page"),
-        ("window report", f"replays/{replay_id}/report"),
-        ("checks of the gate", f"replays/{replay_id}/docs"),
-        ("certificate", f"replays/{replay_id}/certificate"),
-    )
-    links = ", ".join(f"[{name}]({address(path)})" for name, path in pages)
-    parts = [
-        f"**{headline(evidence)}**",
-        body,
-        f"{quantity(len(plan.range), 'window')} {plan.range}, {_times(grid, plan.range)}; "
-        f"mode {plan.mode_words}; {quantity(plan.input_tuples, 'tuple')} in, "
-        f"{_counts(evidence.tuples)}.",
-        f"Replay and application:\n\n{verbatim(f'{plan.replay_id} of {plan.application}')}",
-        f"The reason that was given, word for word:\n\n{verbatim(reason)}" if reason else "",
-        *_flaws(evidence),
-        _gate(evidence),
-        _difference(evidence.difference, grid),
-        _stale(evidence),
-        "To approve, fill in the field `accept` with a reason; it is stored with the publication. "
-        "Without it, Airflow asks again."
-        if evidence.is_flawed
-        else "",
-        "To undo the publication later, start the DAG `act_on_replay` with act `undo` and this "
-        f"replay, or run:\n\n{verbatim(f'rewindow undo {plan.replay_id}')}",
-        f"Pages: {links}",
-    ]
-    return "\n\n".join(filter(None, parts)) + "\n"
+    from rewindow.pages.questions import publication_question
 
-
-def headline(evidence: PublicationEvidence) -> str:
-    """Returns the most important fact for the decision, in one line."""
-    whole = quantity(len(evidence.plan.range), "window")
-    flaws = {
-        "lost": evidence.flawed("lost"),
-        "partial, that is, lost in some outputs": evidence.partial,
-        "affected by lost windows": evidence.flawed("affected"),
-        "computed without all of their input": evidence.flawed("missing"),
+    folder = f"replays/{quote(evidence.plan.replay_id, safe='')}"
+    pages = {
+        "replay": "page",
+        "window report": "report",
+        "checks of the gate": "docs",
+        "certificate": "certificate",
     }
-    parts = [f"{count:,} {flaw}" for flaw, count in flaws.items() if count]
-    failed = sum(finding.blocks for finding in evidence.findings)
-    warned = len(evidence.findings) - failed
-    gate = "The gate has passed"
-    if failed:
-        gate = f"The gate has failed in {quantity(failed, 'check')}"
-    elif warned:
-        gate += f" with {quantity(warned, 'warning')}"
-    if parts:
-        return f"Of {whole}: {'; '.join(parts)}. Their rows are missing or wrong. {gate}."
-    if evidence.objections:
-        return f"{quantity(len(evidence.objections), 'objection')}, see below. {gate}."
-    return f"{whole}: none is lost, partial or affected. {gate}."
-
-
-def _flaws(evidence: PublicationEvidence) -> Iterator[str]:
-    from rewindow.publication.objections import flaw_line
-
-    grid = evidence.plan.grid
-    lines = []
-    for flaw, ranges in evidence.flaws.items():
-        lines.append(
-            f"{flaw_line(flaw, ranges)}, from {format_time(grid.start_us(ranges[0].first))}"
-        )
-    if lines:
-        yield "Flawed windows:\n\n" + verbatim("\n".join(lines))
-    if evidence.objections:
-        yield "Objections to the publication:\n\n" + verbatim("\n".join(evidence.objections))
-
-
-def _gate(evidence: PublicationEvidence) -> str:
-    """Returns the checks that did not pass, with the description and the number of windows."""
-    grid = evidence.plan.grid
-    lines = []
-    for finding in islice(evidence.findings, _LINES_MAX):
-        level = "failed" if finding.blocks else finding.severity
-        line = f"{level}: {finding.output}, {finding.description or finding.check}"
-        if finding.observed:
-            line += f"; observed {finding.observed}"
-        if finding.windows:
-            windows = sum(map(len, finding.windows))
-            start = format_time(grid.start_us(finding.windows[0].first))
-            line += f"; {windows:,} windows, from {start}"
-        lines.append(line)
-    more = len(evidence.findings) - len(lines)
-    lines += [f"and {more} more"] * (more > 0)
-    return "Findings of the gate:\n\n" + verbatim("\n".join(lines)) if lines else ""
-
-
-def _difference(difference: Certificate | None, grid: Grid) -> str:
-    """Returns how the replay differs from what is published now: windows by class, and rows."""
-    if difference is None:
-        return "Nothing is published in this range now: no window is replaced."
-    if difference.equal:
-        return "The replay equals what is published now: the publication changes no rows."
-    table = [
-        "| output | windows | equal | changed | affected | lost | only published now | new |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for output in difference.outputs:
-        only = {
-            side: sum(last - first + 1 for first, last in parts)
-            for side, parts in output.only_in.items()
-        }
-        counts = [output.classes.get(name, 0) for name in ("equal", "changed", "affected", "lost")]
-        row = [output.windows, *counts, only.get("a", 0), only.get("b", 0)]
-        cells = " | ".join(f"{count:,}" for count in row)
-        table.append(f"| `{output.name}` | {cells} |")
-    parts = ["The difference from what is published now:", "\n".join(table)]
-    parts.append(difference.missing_words() + ".")
-    found = difference.first_difference
-    if found is not None:
-        start = format_time(grid.start_us(found["window"]))
-        sides = (("published", found["rows_a"]), ("replay   ", found["rows_b"]))
-        lines = []
-        for side, rows in sides:
-            for values in rows[:_ROWS_MAX]:
-                shown = ", ".join(f"{name}={value}" for name, value in values.items())
-                lines.append(f"{side}: {shown}")
-        parts.append(
-            f"Rows of the first window that differs, {found['window']} ({start}), of "
-            f"`{found['output']}`:\n\n{verbatim(chr(10).join(lines))}"
-        )
-    return "\n\n".join(parts)
-
-
-def _stale(evidence: PublicationEvidence) -> str:
-    """Returns what must be replayed after the publication."""
-    grid = evidence.plan.grid
-    lines = [
-        f"{entry.table}: {quantity(len(entry.windows), 'window')}, {_times(grid, entry.windows)}"
-        for entry in evidence.stale
-    ]
-    lines += [
-        f"{reader.application} read windows that change: {reader.why}"
-        for reader in evidence.readers
-    ]
-    if not lines:
-        return "Nothing downstream becomes stale."
-    more = len(lines) - _LINES_MAX
-    shown = lines[:_LINES_MAX] + [f"and {more} more"] * (more > 0)
-    return (
-        "Becomes stale, and can be repaired with the DAG `act_on_stream`, act `repair`:\n\n"
-        + verbatim("\n".join(shown))
-    )
-
-
-def _counts(tuples: Mapping[str, int]) -> str:
-    counts = [f"{quantity(count, 'tuple')} of {name}" for name, count in tuples.items()]
-    return ", ".join(counts) or "none out"
-
-
-def _times(grid: Grid, windows: WindowRange) -> str:
-    return (
-        f"{format_time(grid.start_us(windows.first))} to {format_time(grid.end_us(windows.last))}"
-    )
+    links = {name: address(f"{folder}/{page}") for name, page in pages.items()}
+    return publication_question(evidence, links, body)
 
 
 def _is_closed(known: Replay) -> bool:
@@ -441,24 +285,3 @@ def _fields() -> dict[str, Param]:
             title="When rejected",
         ),
     }
-
-
-def verbatim(text: str) -> str:
-    """Returns a text as a Markdown code block. No content of the text can end the block.
-
-    >>> print(verbatim("a ``` b"))
-    ````text
-    a ``` b
-    ````
-    """
-    lines = ["".join(map(_shown, line)) for line in re.split(r"\r\n|\n|\r", text)]
-    longest = max(map(len, re.findall(r"[`~]+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return "\n".join([f"{fence}text", *lines, fence])
-
-
-def _shown(letter: str) -> str:
-    """Returns a character, or a replacement if it is invisible, such as characters that change the
-    direction of text.
-    """
-    return letter if letter.isprintable() or letter == "\t" else "\N{REPLACEMENT CHARACTER}"

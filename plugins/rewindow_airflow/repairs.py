@@ -11,7 +11,6 @@ from airflow.providers.standard.exceptions import HITLTriggerEventError
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from rewindow_airflow.approval import verbatim
 from rewindow_airflow.assets import emit_publications
 from rewindow_airflow.attempts import settings_for
 from rewindow_airflow.command_task import CommandOperator
@@ -148,6 +147,8 @@ def _lines(found: Repairs) -> Iterator[str]:
 
 def _question(found: Repairs) -> str:
     """Returns the text of the question as Markdown, in which texts are not interpreted."""
+    from rewindow.pages.questions import verbatim
+
     lines = list(_lines(found))
     shown = lines[:_LINES_MAX]
     if len(lines) > _LINES_MAX:

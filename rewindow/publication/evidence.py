@@ -75,6 +75,13 @@ class PublicationEvidence:
             in_all = [both for part in in_all for other in ranges if (both := part.overlap(other))]
         return every - sum(map(len, in_all))
 
+    def downstream(self) -> list[tuple[str, WindowRange, str]]:
+        """Returns what must be replayed after the publication: the name of the table or the
+        application, its windows, and the reason if it is another application.
+        """
+        found = [(entry.table, entry.windows, "") for entry in self.stale]
+        return found + [(one.application, one.windows, one.why) for one in self.readers]
+
     @property
     def is_flawed(self) -> bool:
         """Whether a user must accept something before the replay can be published."""

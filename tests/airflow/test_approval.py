@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from airflow.sdk.exceptions import AirflowSkipException, TaskAwaitingInput
 from markdown_it import MarkdownIt
 
 from rewindow.ledger import Ledger
+from rewindow.pages.questions import headline
 from rewindow.publication.evidence import PublicationEvidence
 from rewindow.publication.publish import publish
 from rewindow.settings.config import Config
@@ -31,7 +33,6 @@ from rewindow_airflow.approval import (
     ApprovePublicationOperator,
     CloseReplayOperator,
     evidence_of,
-    headline,
     question,
 )
 from rewindow_airflow.operators import RewindowSubmitOperator
@@ -65,7 +66,9 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> PublicationEvidence:
 
 @pytest.mark.parametrize("text", FORGED)
 def test_user_text_is_shown_verbatim(text: str, clean: PublicationEvidence) -> None:
-    page = MarkdownIt("commonmark", {"html": True, "linkify": False}).render(question(clean, text))
+    page = MarkdownIt("commonmark", {"html": True, "linkify": False}).render(
+        question(with_reason(clean, text))
+    )
     blocks = re.findall(r"<pre><code[^>]*>(.*?)</code></pre>", page, re.DOTALL)
     assert [html.unescape(block).rstrip("\n") for block in blocks][:2] == [
         "r-1 of app",
@@ -79,7 +82,7 @@ def test_user_text_is_shown_verbatim(text: str, clean: PublicationEvidence) -> N
 
 
 def test_bidirectional_control_characters_are_escaped(clean: PublicationEvidence) -> None:
-    assert "\u202e" not in question(clean, "harmless \u202etxet")
+    assert "\u202e" not in question(with_reason(clean, "harmless \u202etxet"))
 
 
 @pytest.fixture
@@ -101,7 +104,7 @@ def lossy(config: Config) -> Config:
 
 def test_first_line_of_the_question_counts_lost_and_affected_windows(lossy: Config) -> None:
     evidence = evidence_of("lossy")
-    first, *_ = question(evidence, "a drill").splitlines()
+    first, *_ = question(evidence).splitlines()
     assert first == (
         "**Of 10 windows: 2 lost; 3 affected by lost windows. Their rows are missing or wrong. "
         "The gate has passed.**"
@@ -114,7 +117,7 @@ def test_first_line_of_the_question_counts_lost_and_affected_windows(lossy: Conf
 
 
 def test_question_shows_the_difference_from_the_published_windows(lossy: Config) -> None:
-    asked = question(evidence_of("lossy"), "a drill")
+    asked = question(evidence_of("lossy"))
     assert "| `ranks` | 10 | 8 | 0 | 0 | 2 | 2 | 0 |" in asked
     assert "4 published tuples are missing in lossy" in asked
     assert "published: window_id=105, carrier=AA, minutes=1050, share=15.0" in asked
@@ -130,11 +133,11 @@ def test_question_lists_the_windows_that_become_stale(config: Config) -> None:
     assert [(entry.table, str(entry.windows)) for entry in evidence.stale] == [
         ("app.ranks", "[110, 119]")
     ]
-    assert "app.ranks: 10 windows, 1970-01-05T14:00:00Z to" in question(evidence, "a fix")
+    assert "app.ranks: 10 windows, 1970-01-05T14:00:00Z to" in question(evidence)
 
 
 def test_question_without_flaws_asks_for_no_acceptance(clean: PublicationEvidence) -> None:
-    asked = question(clean, "natural range")
+    asked = question(clean)
     assert headline(clean) == "10 windows: none is lost, partial or affected. The gate has passed."
     assert "Nothing is published in this range now" in asked
     assert "field `accept`" not in asked
@@ -145,6 +148,10 @@ def dag() -> Iterator[DAG]:
     """A DAG for the tasks of a test, so that they can be connected."""
     with DAG("asks", schedule=None) as dag:
         yield dag
+
+
+def with_reason(evidence: PublicationEvidence, reason: str) -> PublicationEvidence:
+    return replace(evidence, plan=evidence.plan.model_copy(update={"reason": reason}))
 
 
 def ask(operator: ApprovePublicationOperator, **params: Any) -> dict[str, Any]:
