@@ -22,6 +22,7 @@ from rewindow.publication.objections import Flaws
 from rewindow.publication.publish import check_publishable, publication_details
 from rewindow.quality.findings import Finding, failures
 from rewindow.recovery import Plan
+from rewindow.sequences import present
 from rewindow.settings.config import Config
 from rewindow.storage.names import data_name
 from rewindow.storage.snapshots import snapshot_cache
@@ -68,12 +69,17 @@ class PublicationEvidence:
     def partial(self) -> int:
         """The number of windows that some outputs have lost, but not all."""
         # A window is lost as a whole only if every output has lost it.
-        lost = [ranges for name, ranges in self.flaws.items() if name.startswith("lost: ")]
-        every = sum(map(len, joined([part for ranges in lost for part in ranges])))
-        in_all = lost[0] if len(lost) == len(self.plan.staged) else []
-        for ranges in lost[1:]:
-            in_all = [both for part in in_all for other in ranges if (both := part.overlap(other))]
-        return every - sum(map(len, in_all))
+        outputs = 0
+        some: list[WindowRange] = []
+        all_of: list[WindowRange] = []
+        for name, ranges in self.flaws.items():
+            if not name.startswith("lost: "):
+                continue
+            outputs += 1
+            some += ranges
+            all_of = _common(all_of, ranges) if outputs > 1 else ranges
+        whole = all_of if outputs == len(self.plan.staged) else []
+        return sum(map(len, joined(some))) - sum(map(len, whole))
 
     def downstream(self) -> list[tuple[str, WindowRange, str]]:
         """Returns what must be replayed after the publication: the name of the table or the
@@ -99,6 +105,14 @@ def joined(ranges: Iterable[WindowRange]) -> list[WindowRange]:
         if found and part.first <= found[-1].last + 1:
             part = WindowRange(found[-1].first, max(found.pop().last, part.last))
         found.append(part)
+    return found
+
+
+def _common(some: Iterable[WindowRange], others: Iterable[WindowRange]) -> list[WindowRange]:
+    """Returns the windows that are in both lists of ranges."""
+    found: list[WindowRange] = []
+    for part in some:
+        found += present(map(part.overlap, others))
     return found
 
 
