@@ -220,8 +220,8 @@ class RewindowCheckOperator(ReplayTask, BaseOperator):
         push_links(self, context)
         ending = (
             f'Replay "{self.replay}" stays staged; nothing is published. See the links of this '
-            "task. If you correct a suite, clear this task. If you correct the application, run "
-            f"rewindow abandon {self.replay} and clear the run."
+            "task. If you correct a suite, clear this task. If you correct the application, "
+            "clear the run from its plan task."
         )
         with mapped_errors(ending):
             config = Config.load()

@@ -53,13 +53,17 @@ def headline(evidence: PublicationEvidence) -> str:
     parts = [f"{count:,} {flaw}" for flaw, count in flaws.items() if count]
     failed = sum(finding.blocks for finding in evidence.findings)
     warned = len(evidence.findings) - failed
+    # A suite need not have a check for lost windows, so the gate may pass nevertheless.
     gate = "The gate has passed"
     if failed:
         gate = f"The gate has failed in {quantity(failed, 'check')}"
     elif warned:
         gate += f" with {quantity(warned, 'warning')}"
     if parts:
-        return f"Of {whole}: {'; '.join(parts)}. Their rows are missing or wrong. {gate}."
+        return (
+            f"Of {whole}: {'; '.join(parts)}. Their rows are missing or may be wrong. {gate}, "
+            "whose suite may not check for losses."
+        )
     if evidence.objections:
         return f"{quantity(len(evidence.objections), 'objection')}, see below. {gate}."
     return f"{whole}: none is lost, partial or affected. {gate}."
