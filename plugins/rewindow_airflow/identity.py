@@ -83,6 +83,8 @@ def replays_of_run(
 ) -> list[str]:
     """Returns the ids of all replays of a DAG run, in the order of their numbers.
 
+    Steps of a backfill have the id of the run, followed by their windows.
+
     Args:
         ledger: the ledger.
         dag_id: id of the DAG.
@@ -95,6 +97,8 @@ def replays_of_run(
         for name in names:
             if number := name.number_of(replay_id):
                 found.append((name.prefix, number, replay_id))
+        if re.fullmatch(rf"{re.escape(names[0].replay_id())}-\d+-\d+(-\d+)?", replay_id):
+            found.append((names[0].prefix, 0, replay_id))
     return [replay_id for *_, replay_id in sorted(found)]
 
 

@@ -36,7 +36,7 @@ from rewindow.certificate import certify
 from rewindow.errors import InputError, RewindowError
 from rewindow.inspection.replay_progress import replay_progress
 from rewindow.ledger import Ledger, Replay
-from rewindow.ledger.replays import RUNNABLE
+from rewindow.ledger.replays import RUNNABLE, ReplayState
 from rewindow.location import Location
 from rewindow.names import PUBLISHED, check_replay_id, check_stream
 from rewindow.pages.certificate_page import certificate_page
@@ -91,6 +91,7 @@ _HEADERS = {
 
 
 REPLAYS_MAX = 50
+RUN_REPLAYS_MAX = 200
 """Number of replays on a page of the overview."""
 _BATCHES_MAX = 40
 """Number of times that the overview reads REPLAYS_MAX replays to find those that the user may see.
@@ -245,15 +246,28 @@ def _visible(ledger: Ledger, user: BaseUser, skip: int) -> tuple[list[Replay], i
 
 
 def show_run(dag: str, run: str, ledger: OpenLedger, user: GetUserDep) -> Response:
-    """Redirects to the page of the replay of a DAG run, or lists its replays."""
+    """Redirects to the page of the replay of a DAG run, or lists its replays with their progress.
+
+    A run of a backfill has a replay for each step.
+    """
     refuse_without([dag], user)
     found = replays_of_run(ledger, dag, run, Config.load().streams) if ledger else []
-    addresses = {replay_id: f"replays/{quote(replay_id)}/page" for replay_id in found}
     if len(found) == 1:
-        return RedirectResponse(addresses[found[0]], 307, _HEADERS)
-    title = f"Replays of run {run}" if found else f"Run {run} of DAG {dag} has no replay"
+        return RedirectResponse(f"replays/{quote(found[0])}/page", 307, _HEADERS)
+    rows = list(map(ledger.replays.get, found)) if ledger else []
+    published = sum(row.state is ReplayState.PUBLISHED for row in rows)
+    notice = f"Run {run} of DAG {dag} has no replay."
+    if ledger and rows:
+        notice = f"Run {run}: {published} of {len(rows)} replays are published."
     return HTMLResponse(
-        page_html.listing(title, {**addresses, "All replays": "overview"}),
+        draw(
+            "overview.html",
+            lines=[overview_line(ledger, row) for row in rows[:RUN_REPLAYS_MAX]] if ledger else [],
+            streams=None,
+            pages={"All replays": "overview"},
+            steps={},
+            notice=notice,
+        ),
         headers=_HEADERS,
     )
 

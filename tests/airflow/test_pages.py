@@ -637,6 +637,19 @@ def test_tab_of_a_run_leads_to_its_replay(client: Any, config: Config) -> None:
     assert re.findall(r'href="replays/(.+)/page"', page_of(client, path)) == [first, second]
 
 
+def test_tab_of_a_backfill_shows_the_progress_of_its_steps(client: Any, config: Config) -> None:
+    ledger = Ledger.open(config.ledger_url)
+    run = run_name("backfill_range", "manual__1").replay_id()
+    for number, name in enumerate((f"{run}-0-9", f"{run}-10-19", f"{run}-10-19-2")):
+        plan = {**PLAN, "replay_id": name}
+        ledger.replays.create(name, "app", 10 * number, 10 * number + 9, "exactly_once", plan, "1")
+    ledger.replays.abandon(f"{run}-10-19", "wrong code")
+    ledger.close()
+    page = page_of(client, "runs?dag=backfill_range&run=manual__1")
+    assert "Run manual__1: 0 of 3 replays are published." in page
+    assert "wrong code" in page and page.count("/page") == 3
+
+
 def test_tab_of_a_run_requires_read_access_to_its_dag(client: Any, of_a_team: Config) -> None:
     page_of(client, "runs?dag=replay_of_a_team&run=manual__1", 403)
     page_of(client, "runs?dag=replay_of_a_team&run=manual__1", role="ADMIN")
