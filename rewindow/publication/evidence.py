@@ -6,8 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import chain, starmap
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow.compute as pc
 
 from rewindow.certificate import Certificate, certify
@@ -22,12 +25,11 @@ from rewindow.publication.objections import Flaws
 from rewindow.publication.publish import check_publishable, publication_details
 from rewindow.quality.findings import Finding, failures
 from rewindow.recovery import Plan
-from rewindow.sequences import present
 from rewindow.settings.config import Config
 from rewindow.storage.names import data_name
 from rewindow.storage.snapshots import snapshot_cache
 from rewindow.storage.staged_replay import StagedReplay
-from rewindow.windows import WindowRange, without
+from rewindow.windows import WindowRange, to_ranges, without
 
 
 @dataclass(frozen=True)
@@ -59,27 +61,19 @@ class PublicationEvidence:
         Args:
             flaw: "missing", "lost" or "affected".
         """
-        ranges = list[WindowRange]()
-        for name, of_table in self.flaws.items():
-            if name.startswith(f"{flaw}: "):
-                ranges += of_table
-        return sum(map(len, joined(ranges)))
+        return len(_ids(chain.from_iterable(self._tables_with(flaw))))
 
     @property
     def partial(self) -> int:
         """The number of windows that some outputs have lost, but not all."""
+        lost = list(map(_ids, self._tables_with("lost")))
         # A window is lost as a whole only if every output has lost it.
-        outputs = 0
-        some: list[WindowRange] = []
-        all_of: list[WindowRange] = []
-        for name, ranges in self.flaws.items():
-            if not name.startswith("lost: "):
-                continue
-            outputs += 1
-            some += ranges
-            all_of = _common(all_of, ranges) if outputs > 1 else ranges
-        whole = all_of if outputs == len(self.plan.staged) else []
-        return sum(map(len, joined(some))) - sum(map(len, whole))
+        is_whole = len(lost) == len(self.plan.staged)
+        return self.flawed("lost") - (len(reduce(np.intersect1d, lost)) if is_whole else 0)
+
+    def _tables_with(self, flaw: str) -> list[list[WindowRange]]:
+        """Returns, for each table with a flaw, the windows that have it."""
+        return [self.flaws[name] for name in self.flaws if name.startswith(f"{flaw}: ")]
 
     def downstream(self) -> list[tuple[str, WindowRange, str]]:
         """Returns what must be replayed after the publication: the name of the table or the
@@ -94,26 +88,10 @@ class PublicationEvidence:
         return bool(self.flaws or self.objections)
 
 
-def joined(ranges: Iterable[WindowRange]) -> list[WindowRange]:
-    """Returns ranges as ascending, disjoint ranges.
-
-    >>> [str(part) for part in joined([WindowRange(4, 9), WindowRange(1, 3), WindowRange(2, 5)])]
-    ['[1, 9]']
-    """
-    found: list[WindowRange] = []
-    for part in sorted(ranges, key=lambda part: part.first):
-        if found and part.first <= found[-1].last + 1:
-            part = WindowRange(found[-1].first, max(found.pop().last, part.last))
-        found.append(part)
-    return found
-
-
-def _common(some: Iterable[WindowRange], others: Iterable[WindowRange]) -> list[WindowRange]:
-    """Returns the windows that are in both lists of ranges."""
-    found: list[WindowRange] = []
-    for part in some:
-        found += present(map(part.overlap, others))
-    return found
+def _ids(ranges: Iterable[WindowRange]) -> npt.NDArray[np.int64]:
+    """Returns the ids of all windows in ranges, in order and without repetitions."""
+    parts = [np.arange(part.first, part.last + 1) for part in ranges]
+    return np.unique(np.concatenate(parts or [np.arange(0)]))
 
 
 @snapshot_cache()
@@ -176,7 +154,7 @@ def _readers(ledger: Ledger, plan: Plan, difference: Certificate | None) -> list
     # Without a difference, readers stay right, whatever they have read.
     for output in difference.outputs if difference is not None else ():
         ranges = list(chain.from_iterable(output.ranges.values()))
-        changed = joined(starmap(WindowRange, ranges))
+        changed = to_ranges(_ids(starmap(WindowRange, ranges)))
         if changed:
             found += readers(ledger, data_name(plan.application, output.name), changed)
     return found
