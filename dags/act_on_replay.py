@@ -1,8 +1,8 @@
-"""Acts on one replay, by hand: publish, undo, abandon, resume or certify it.
+"""Publishes, undoes, abandons, resumes or certifies one replay, by hand.
 
-| act | does | asks |
+| action | does | asks for an approval |
 | --- | --- | --- |
-| publish | replaces the range in the published tables; `accept` overrides objections | no |
+| publish | replaces the range in the published tables; objections need a reason in `accept` | no |
 | undo | restores what was published before the replay | yes |
 | abandon | ends the replay permanently; published windows stay | no |
 | resume | starts the next attempt, from the newest checkpoint | no |
@@ -10,12 +10,13 @@
 
 | task | does |
 | --- | --- |
-| preview_act | shows in its log what the act would change; fails if the act is not possible |
-| approve_act | asks for an approval, with the preview, if the act asks |
-| run_act | runs the act; `resume` runs in run_job instead, which needs a slot of the pool `spark` |
+| preview_act | shows in its log what the action would change; fails if it is not possible |
+| approve_act | asks for an approval, with the preview in the question, if the action needs one |
+| run_act | runs the action, except `resume` |
+| run_job | runs `resume`, which needs a slot of the pool `spark` |
 
-A publication or an undo emits the assets of its streams, so deliver_windows runs next. The right to
-start this DAG is the right to act on replays.
+A publication or an undo emits the assets of its streams, so deliver_windows runs next. Users who
+may start this DAG may act on the replays of all DAGs.
 """
 
 from rewindow_airflow import act_dag, approve_act, preview_act, run_act

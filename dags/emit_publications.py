@@ -1,15 +1,15 @@
 """Emits the assets of publications and undos that no task of Airflow has made, every five minutes.
 
 `rewindow publish`, `undo` and `repair` in a shell change what readers see, but they cannot start a
-DAG. So the ledger has an outbox with every publication and undo, and this DAG and each publishing
-task empty it. A DAG that follows the asset of an output runs at least once after each of them:
-`extra` has its number as `publication`, and `publish`, `undo` or `withdraw` as `act`.
+DAG. So the ledger has an outbox with every publication and undo. This DAG and each publishing task
+emit the publications in it. A DAG that follows the asset of an output runs at least once after each
+of them: `extra` has its number as `publication`, and `publish`, `undo` or `withdraw` as `act`.
 
 If a task ends before Airflow has its events, the next task emits them again. So a reader may see a
 publication twice.
 
-The task close_unstarted abandons plans of runs that ended before their replay started, so that they
-are no longer listed as planned. A clear of such a run plans it again.
+The task close_unstarted abandons planned replays whose DAG run ended or was deleted before they
+started, so that they are no longer listed as planned. If you clear such a run, it plans a new replay.
 """
 
 from rewindow_airflow import close_unstarted, emit_publications, scheduled_dag

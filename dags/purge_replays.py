@@ -1,7 +1,7 @@
 """Deletes staged tables and checkpoints that are no longer needed, by hand, after an approval.
 
 The task preview_act lists in its log what would be deleted, and approve_act shows the list in its
-question. Published windows, and what an undo needs, are kept.
+question. Published windows, and files that an undo needs, are kept.
 """
 
 from rewindow_airflow import act_dag, approve_act, preview_act, run_act

@@ -7,7 +7,7 @@
 | check_windows | window report and quality gate; a range that does not pass stays staged |
 | approve_publication | waits for the approval of a user, if the form requires it |
 | publish_windows | replaces the range in the published tables |
-| close_replay | records the decision: a replay that was rejected is left staged or given up |
+| close_replay | records the decision: a replay that was rejected stays staged or is abandoned |
 
 Fill in the application, the reason and the range: as times (half-open, with a time zone), as
 windows (closed), or as all sealed windows that are not published (`--unpublished` of the command

@@ -1,7 +1,7 @@
-"""The acts of a user on a replay, a stream, or old data, as DAGs with a form.
+"""Actions on a replay, a stream or old data, which a user starts with the form of a DAG.
 
-Each act is a command of Rewindow. A run first shows the effect of the command in its log. Acts that
-remove or replace rows ask for an approval, with this preview in the question.
+Each action is a command of Rewindow. A run first shows the effect of the command in its log.
+Actions that remove or replace rows ask for an approval, with this preview in the question.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Act:
         command: the words of the command, from the values of the form.
         preview: the words of a command that shows the effect and changes nothing.
         asks: whether a user must approve it after the preview.
-        done: exit codes that mean that the act was done.
+        done: exit codes that count as success.
     """
 
     command: Callable[[Form], Words]
@@ -104,7 +104,7 @@ ACTS = {**REPLAY_ACTS, **STREAM_ACTS, **PURGE}
 
 
 def act_of(context: Context) -> Act:
-    """Returns the act that a run's form selects."""
+    """Returns the action that the form of a run selects."""
     return ACTS[context["params"].get("act", "purge")]
 
 
@@ -116,7 +116,7 @@ def shown_words(words: Sequence[str]) -> str:
 
 
 class PreviewActOperator(BaseOperator):
-    """Shows the effect of an act in the log, and passes it on. Changes nothing.
+    """Shows the effect of an action in the log, and passes it on. Changes nothing.
 
     Args:
         conn_id: Airflow connection of the Spark to use; without it the settings in rewindow.toml.
@@ -130,14 +130,14 @@ class PreviewActOperator(BaseOperator):
         """Returns the preview as text.
 
         Raises:
-            AirflowFailException: the act is not possible, for example because no replay has the
-                name.
+            AirflowFailException: the action is not possible, for example because no replay has the
+                given id.
         """
         from rewindow.launcher.attempts import job_environment
 
         form = context["params"]
         if form.get("act") in ("reopen", "replace") and not form["stream"]:
-            raise failure(f'the act "{form["act"]}" needs a stream', retryable=False)
+            raise failure(f'the action "{form["act"]}" needs a stream', retryable=False)
         words = act_of(context).preview(form)
         with mapped_errors():
             config = settings_for(self.conn_id)
@@ -155,7 +155,7 @@ class PreviewActOperator(BaseOperator):
         text = "\n".join(filter(None, (done.stdout.strip(), done.stderr.strip())))
         if done.returncode != DONE:
             raise failure(
-                f"The preview of this act ended: {cause(done.returncode)}\n{text}",
+                f"The preview of this action failed: {cause(done.returncode)}\n{text}",
                 retryable=done.returncode < 0,
             )
         self.log.info("%s\n%s", shown_words(words), text)
@@ -163,10 +163,12 @@ class PreviewActOperator(BaseOperator):
 
 
 class ApproveActOperator(ApprovalOperator):
-    """Asks a user to approve an act that removes or replaces rows. It does not ask for other acts.
+    """Asks a user to approve an action that removes or replaces rows.
+
+    Other actions need no approval.
 
     Args:
-        preview: text about the effect of the act (templated).
+        preview: text about the effect of the action (templated).
         kwargs: arguments of Airflow's ApprovalOperator.
     """
 
@@ -181,35 +183,35 @@ class ApproveActOperator(ApprovalOperator):
         self.preview = preview
 
     def execute(self, context: Context) -> Any:
-        """Asks, and waits for the answer. If the user rejects, the act is skipped."""
+        """Asks, and waits for the answer. If the user rejects, the action is skipped."""
         from rewindow.pages.questions import verbatim
 
         form = context["params"]
         act = act_of(context)
         if not act.asks:
-            self.log.info("This act needs no approval")
+            self.log.info("This action needs no approval")
             return {"chosen_options": [self.APPROVE]}
         command = shown_words(act.command(form))
         self.subject = self.subject or f"Run {command}?"
         parts = (
             self.body,
             f"The command:\n\n{verbatim(command)}",
-            f"The reason that was given, word for word:\n\n{verbatim(form['reason'])}",
-            f"Its preview:\n\n{verbatim(self.preview)}",
+            f"The reason, verbatim:\n\n{verbatim(form['reason'])}",
+            f"The preview:\n\n{verbatim(self.preview)}",
         )
         self.body = "\n\n".join(filter(None, parts))
         return super().execute(context)
 
 
 class ActOperator(CommandOperator):
-    """Runs the act that the form selects. Publications and undos emit their assets.
+    """Runs the action that the form selects. Publications and undos emit their assets.
 
     Args:
-        acts: the acts that this task runs; for others, it is skipped.
+        acts: the actions that this task runs; it is skipped for all others.
     """
 
-    what = "act"
-    ending = "A clear of this task runs the act again; completed parts are not repeated."
+    what = "action"
+    ending = "If you clear this task, it runs the action again, without the completed parts."
 
     def __init__(self, *, acts: Sequence[str] = tuple(ACTS), **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -219,13 +221,13 @@ class ActOperator(CommandOperator):
         """Returns the command.
 
         Raises:
-            AirflowFailException: the act failed, and another try cannot help.
-            AirflowException: the act failed; Airflow retries.
-            AirflowSkipException: another task runs this act.
+            AirflowFailException: the action failed, and another try cannot help.
+            AirflowException: the action failed; Airflow retries.
+            AirflowSkipException: another task runs this action.
         """
         name = context["params"].get("act", "purge")
         if name not in self.acts:
-            raise AirflowSkipException(f'Another task runs the act "{name}"')
+            raise AirflowSkipException(f'Another task runs the action "{name}"')
         act = ACTS[name]
         words = act.command(context["params"])
         self.what = name

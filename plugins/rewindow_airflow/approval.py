@@ -32,7 +32,7 @@ ACCEPTED = "accepted"
 class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
     """Asks a user whether to publish, if the form requests it.
 
-    Otherwise it succeeds immediately, or leaves the range staged.
+    Otherwise the task succeeds immediately, or leaves the range staged.
 
     The question shows the facts for the decision: flawed windows, the findings of the gate, the
     difference from the published tables, what becomes stale, and how to undo the publication. To
@@ -112,8 +112,8 @@ class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
         approved = event.get("chosen_options") == [self.APPROVE]
         if approved and not accept and evidence_of(self.replay, compare=False).is_flawed:
             self.log.warning(
-                "Approve needs the field accept, because the replay has flawed windows or other "
-                "objections: asking again"
+                "Asking again: the replay has flawed windows or other objections, so an approval "
+                "needs a reason in the field accept"
             )
             self._ask_again(context)
         user = (event.get("responded_by_user") or {}).get("name")
@@ -139,9 +139,9 @@ class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
 
 
 class CloseReplayOperator(ReplayTask, BaseOperator):
-    """Records what was decided about a replay that was not published: left staged, or given up.
+    """Records the decision about a replay that was not published: left staged, or abandoned.
 
-    So a run never ends with a replay about which nothing is known.
+    So a run never ends without a recorded decision about its replay.
 
     Args:
         replay: id of the replay (templated).
@@ -235,10 +235,10 @@ def _decision_of(context: Context) -> dict[str, Any] | None:
 def _decision_words(decision: dict[str, Any] | None) -> str:
     """Returns the decision about a replay that was not published, as text."""
     if decision is None:
-        return "not published: left staged, as the run requests"
+        return "not published: left staged, as the form requests"
     if decision["approved"]:
         return f"approved by {decision['by']}, but not published yet"
-    end = "given up" if decision["when_rejected"] == GIVE_UP else "left staged"
+    end = "abandoned" if decision["when_rejected"] == GIVE_UP else "left staged"
     comment = f": {decision['comment']}" if decision["comment"] else ""
     by = f"rejected by {decision['by']}" if decision["by"] else "not approved before the deadline"
     return f"publication {by}, {end}{comment}"
@@ -263,15 +263,15 @@ def _fields() -> dict[str, Param]:
             type=["null", "string"],
             source="task",
             title="Accept",
-            description="Needed to approve flawed windows or other objections: the reason for "
-            "publishing anyway.",
+            description="Required to approve flawed windows or other objections: the reason to "
+            "publish in spite of them.",
         ),
         "comment": Param(
             None,
             type=["null", "string"],
             source="task",
             title="Comment",
-            description="Stored with the replay if it is rejected.",
+            description="Stored with the replay if you reject its publication.",
         ),
         "when_rejected": Param(
             LEAVE_STAGED,
@@ -279,8 +279,8 @@ def _fields() -> dict[str, Param]:
             source="task",
             enum=[LEAVE_STAGED, GIVE_UP],
             values_display={
-                LEAVE_STAGED: "leave it staged, so that it can still be published",
-                GIVE_UP: "give it up, so that its range can be planned again",
+                LEAVE_STAGED: "leave the replay staged, so that it can still be published",
+                GIVE_UP: "abandon the replay, so that its range can be planned again",
             },
             title="When rejected",
         ),

@@ -297,9 +297,9 @@ def publish(plan: BaseOperator, **arguments: Any) -> BaseOperator:
 
 
 def close_replay(plan: BaseOperator, **arguments: Any) -> BaseOperator:
-    """Returns the task that records what was decided about a replay that was not published.
+    """Returns the task that records the decision about a replay that was not published.
 
-    It belongs after `publish`, and also runs if the publication was skipped.
+    Put it after `publish`: it also runs if the publication was skipped.
     """
     return _task(
         CloseReplayOperator,
@@ -339,8 +339,8 @@ def act_dag(dag_id: str, *, on: str, **arguments: Any) -> DAG:
 
     Args:
         dag_id: name of the DAG.
-        on: "replay" for acts on a replay, "stream" for acts on a recorded stream and what was
-            published from it, "purge" to delete old data.
+        on: "replay" for actions on a replay, "stream" for actions on a recorded stream and the
+            windows that were published from it, "purge" to delete old data.
         arguments: further arguments of Airflow's DAG.
     """
     optional = {"type": ["null", "string"]}
@@ -348,22 +348,23 @@ def act_dag(dag_id: str, *, on: str, **arguments: Any) -> DAG:
         None,
         **optional,
         title="Accept",
-        description="For publish: the reason for publishing in spite of objections.",
+        description="For publish: the reason to publish in spite of objections.",
     )
     stream = Param(
         None,
         **optional,
         enum=[None, *Config.load().streams],
         title="Stream",
-        description="For reopen and replace. A repair finds the streams itself.",
+        description="Required for reopen and replace. A repair includes all streams.",
     )
     age = Param(
         30,
         type="integer",
         minimum=0,
         maximum=36_500,
-        title="Older than, in days",
-        description="Age from which the tables of a replay that was never published are deleted.",
+        title="Older than (days)",
+        description="Deletes the tables of replays that were never published and are at least this "
+        "old.",
     )
     forms = {
         "replay": act_params(REPLAY_ACTS, replay=replay_id_param(), accept=accept),
@@ -374,19 +375,19 @@ def act_dag(dag_id: str, *, on: str, **arguments: Any) -> DAG:
 
 
 def preview_act(**arguments: Any) -> BaseOperator:
-    """Returns the task that shows the effect of an act in its log, and changes nothing."""
+    """Returns the task that shows the effect of an action in its log, and changes nothing."""
     return _task(PreviewActOperator, arguments, task_id="preview_act")
 
 
 def approve_act(preview: BaseOperator, **arguments: Any) -> BaseOperator:
-    """Returns the task that asks a user to approve an act that removes or replaces rows."""
+    """Returns the task that asks a user to approve an action that removes or replaces rows."""
     return _task(ApproveActOperator, arguments, task_id="approve_act", preview=preview.output)
 
 
 def run_act(**arguments: Any) -> BaseOperator:
-    """Returns the task that runs an act, and emits the assets of what it publishes or undoes.
+    """Returns the task that runs an action, and emits the assets of publications and undos.
 
-    Acts that start Spark need the pool `spark`, which is the default.
+    Actions that start Spark need the pool `spark`, which is the default.
     """
     return _task(ActOperator, _emitting(arguments), task_id="run_act")
 

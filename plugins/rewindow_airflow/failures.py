@@ -81,7 +81,7 @@ def failure(message: str, retryable: bool) -> AirflowException:
     """Returns the exception that makes Airflow retry a task, or the exception that prevents a
     retry.
 
-    Before the hint with a command, the message names the act in Airflow.
+    Before a hint with a command, the message names the action in Airflow.
     """
     text = in_airflow(message)
     return AirflowException(text) if retryable else AirflowFailException(text)

@@ -180,7 +180,7 @@ def backfill_params(names: list[str], default: str | None = None) -> dict[str, P
             type="boolean",
             title="Newest step first",
             section=_RANGE,
-            description="Only for an application without state.",
+            description="Only possible for an application without state.",
         ),
     }
 
@@ -216,13 +216,13 @@ def drill_params(names: list[str], default: str | None = None) -> dict[str, Para
 
 
 def act_params(acts: Iterable[str], **fields: Param) -> dict[str, Param]:
-    """Returns the fields of the form of a DAG for acts: the act, the reason, and further fields."""
+    """Returns the fields of the form of a DAG for actions: action, further fields, and reason."""
     names = list(acts)
-    choice = {"act": Param(names[0], type="string", enum=names, title="Act")}
+    choice = {"act": Param(names[0], type="string", enum=names, title="Action")}
     return (
         (choice if len(names) > 1 else {})
         | fields
-        | {"reason": reason("The reason, for colleagues who look at the run later.")}
+        | {"reason": reason("The reason, which is stored with the run.")}
     )
 
 

@@ -64,7 +64,7 @@ def actions_on_stream(entry: StreamEntry) -> tuple[Action, ...]:
     """Returns the actions that are possible for a stream."""
     repair = Action(
         "repair",
-        "finds and replays all published windows whose inputs have changed, of any stream",
+        "finds and replays all published windows whose inputs have changed, in all streams",
         {"stream": None},
     )
     if entry.is_published or not entry.late:

@@ -79,6 +79,6 @@ def report(
         rows=rows[:ROWS_OF_A_PAGE],
         notice=""
         if is_found
-        else f"This report has {last:,} pages. The address asks for another one.",
+        else f"The requested page does not exist: this report has {last:,} pages.",
     )
     return text, is_found

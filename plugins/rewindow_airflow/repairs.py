@@ -121,8 +121,8 @@ class RepairOperator(CommandOperator, ApprovalOperator):
                 "%s", in_airflow("Nothing was changed\n  Hint: In a shell: rewindow repair --run")
             )
             self.log.warning(
-                "With repairs = true in the section [airflow] of rewindow.toml this task does it, "
-                'and with repairs = "approve" it asks first'
+                "To let this task repair them, set repairs = true in the section [airflow] of "
+                'rewindow.toml; with repairs = "approve", it asks first'
             )
         else:
             self.log.info("Nothing to repair")
@@ -152,13 +152,13 @@ def _question(found: Repairs) -> str:
     lines = list(_lines(found))
     shown = lines[:_LINES_MAX]
     if len(lines) > _LINES_MAX:
-        shown.append(f"... and {len(lines) - _LINES_MAX:,} lines more, see the log of this task")
+        shown.append(f"... and {len(lines) - _LINES_MAX:,} more lines; see the log of this task")
     return (
         "Inputs of published windows have changed. *Approve* adds the late tuples to their "
         "windows, and replays, checks and publishes these windows:\n\n"
         f"{verbatim(chr(10).join(shown))}\n\n"
         "*Reject* changes nothing. To undo a publication later, start the DAG `act_on_replay` with "
-        "act `undo`.\n"
+        "action `undo`.\n"
     )
 
 

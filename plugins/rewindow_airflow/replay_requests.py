@@ -380,9 +380,8 @@ def _windows_of(grid: Grid, context: Context) -> WindowRange:
     if begin is None or end is None or begin == end:
         raise InputError(
             "the run has no data interval",
-            hint="A DAG that an asset starts plans by plan_unpublished; by hand, trigger it with a "
-            "logical date, or "
-            "replay a range of your choice: DAG replay_windows.",
+            hint="A DAG that an asset starts needs plan_unpublished. To start a run by hand, set "
+            "its logical date, or start the DAG replay_windows with a range.",
         )
     return grid.aligned_range(_micros(begin), _micros(end))
 

@@ -122,8 +122,8 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
 
         Raises:
             InputError: the run requests other options than the replay has.
-            CodeChangedError: the code has changed, and this task was not cleared, or it may not
-                give up the replay.
+            CodeChangedError: the code has changed, and this task was not cleared, or
+                `on_other_code` is "refuse".
         """
         from rewindow.errors import CodeChangedError
         from rewindow.loading.catalog import check_code, load_application
@@ -152,9 +152,9 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
         number: int,
         before: Replay | None,
     ) -> Plan:
-        """Plans a replay, and abandons the one before of the same run, if there is one.
+        """Plans a replay, and abandons the previous replay of the same run, if it exists.
 
-        The replay before is given up only after the new request has been checked.
+        It is abandoned only after the new request has been checked.
         """
         from rewindow.planning import create_replay, draft_plan
 
@@ -169,7 +169,7 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
         replay_id = name.replay_id(day_of(config, request, context), number)
         request = replace(request, replay_id=replay_id, dag=run.dag_id, run=run.run_id)
         if before is not None:
-            # A request that cannot be planned must not discard the work of the replay before.
+            # A request that cannot be planned must not discard the work of the previous replay.
             draft_plan(config, request)
             self._give_up(config, before, run.run_id)
             if before.read_plan().is_divided and request.reuse is None:
@@ -187,8 +187,8 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
         marks = [entry.mark for entry in ledger.replays.containers(known.replay_id)]
         discarded = sum(marks) if marks else known.mark
         reason = (
-            f"its code changed, and run {run_id} was cleared: given up with "
-            f"{discarded:,} committed windows"
+            f"its code or configuration changed, and run {run_id} was cleared; results of "
+            f"{discarded:,} committed windows are discarded"
         )
         abandon(config, known.replay_id, reason=reason)
         self.log.warning('Replay "%s" is abandoned: %s', known.replay_id, reason)
@@ -220,8 +220,8 @@ class RewindowCheckOperator(ReplayTask, BaseOperator):
         push_links(self, context)
         ending = (
             f'Replay "{self.replay}" stays staged; nothing is published. See the links of this '
-            "task. If you correct a suite, clear this task. If you correct the application, "
-            "clear the run from its plan task."
+            "task. If you correct a suite, clear this task. If you correct the application, clear "
+            "the plan task of this run with its downstream tasks."
         )
         with mapped_errors(ending):
             config = Config.load()

@@ -1,6 +1,4 @@
-"""Acts by a form: the preview, the question, and the command that does it. Commands are real
-processes.
-"""
+"""Actions by a form: the preview, the question, and the command. Commands are real processes."""
 
 from __future__ import annotations
 
@@ -66,7 +64,7 @@ def act(**form: Any) -> str:
     return operator.execute(found)
 
 
-def test_undo_is_previewed_and_then_done(config: Config) -> None:
+def test_undo_shows_a_preview_and_then_runs(config: Config) -> None:
     shown = preview()
     assert shown.startswith("rewindow undo good --dry-run")
     assert "good would be undone: 10 windows [100, 109]" in shown
@@ -92,22 +90,22 @@ def test_certificate_that_finds_a_difference_is_a_success(config: Config) -> Non
     ("form", "message"),
     [
         ({"replay": "nosuch"}, 'replay "nosuch" is unknown'),
-        ({"act": "reopen", "stream": None}, 'the act "reopen" needs a stream'),
+        ({"act": "reopen", "stream": None}, 'the action "reopen" needs a stream'),
         ({"act": "reopen", "stream": "nosuch"}, 'stream "nosuch"'),
     ],
 )
-def test_impossible_act_fails_at_its_preview(form: dict[str, Any], message: str) -> None:
+def test_impossible_action_fails_at_its_preview(form: dict[str, Any], message: str) -> None:
     with pytest.raises(AirflowFailException, match=message):
         preview(**form)
 
 
-def test_act_that_the_ledger_refuses_names_the_act_in_airflow() -> None:
+def test_error_of_an_action_names_the_next_action_in_airflow() -> None:
     with pytest.raises(AirflowFailException, match="In Airflow: start the DAG act_on_replay with "):
         act(act="abandon")
 
 
 @pytest.mark.parametrize("name", ACTS)
-def test_acts_that_remove_or_replace_rows_ask_for_an_approval(
+def test_actions_that_remove_or_replace_rows_ask_for_an_approval(
     name: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -125,7 +123,7 @@ def test_acts_that_remove_or_replace_rows_ask_for_an_approval(
 
 
 @pytest.mark.parametrize("name", ACTS)
-def test_preview_of_an_act_changes_nothing(name: str) -> None:
+def test_preview_of_an_action_changes_nothing(name: str) -> None:
     form = FORM | {"act": name}
     words = ACTS[name].preview(form)
     harmless = {"status", "repair", "purge"}
@@ -134,13 +132,13 @@ def test_preview_of_an_act_changes_nothing(name: str) -> None:
     )
 
 
-def test_task_runs_only_its_own_acts() -> None:
+def test_task_runs_only_its_own_actions() -> None:
     operator = ActOperator(task_id="run_job", acts=["resume"])
-    with pytest.raises(AirflowSkipException, match='Another task runs the act "undo"'):
+    with pytest.raises(AirflowSkipException, match='Another task runs the action "undo"'):
         operator.execute(context(operator, FORM))
 
 
-def test_forms_offer_the_acts_of_their_subject() -> None:
+def test_forms_offer_the_actions_for_their_subject() -> None:
     forms = {on: act_dag(f"on_{on}", on=on).params for on in ("replay", "stream", "purge")}
     assert forms["replay"].get_param("act").schema["enum"] == list(REPLAY_ACTS)
     assert set(forms["stream"]) == {"act", "stream", "reason"}

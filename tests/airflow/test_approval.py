@@ -1,6 +1,6 @@
 """The question that an approver reads, and the effects of the answer.
 
-A user's text is shown word for word, never rendered.
+A user's text is shown verbatim, never rendered.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ def test_reason_of_an_approval_reaches_the_publication(lossy: Config) -> None:
 
 @pytest.mark.parametrize(
     ("when_rejected", "state", "end"),
-    [(LEAVE_STAGED, "checked", "left staged"), (GIVE_UP, "abandoned", "given up")],
+    [(LEAVE_STAGED, "checked", "left staged"), (GIVE_UP, "abandoned", "abandoned")],
 )
 def test_decision_of_a_rejection_is_recorded(
     lossy: Config,

@@ -224,7 +224,7 @@ def test_recording_of_late_tuples_succeeds_with_a_warning_and_their_counts(
     assert (extra["late"], extra["malformed"], extra["windows_sealed"]) == (1200, 1, sealed)
     assert warnings[-1].splitlines() == [
         "put into the quarantine of clicks: 1,200 late and 1 malformed tuples",
-        "  In Airflow: start the DAG act_on_stream with act reopen and stream clicks.",
+        "  In Airflow: start the DAG act_on_stream with action reopen and stream clicks.",
         "  Hint: To add the late ones to their windows: rewindow record clicks --reopen. To list "
         "all of them: rewindow streams quarantine clicks.",
     ]

@@ -167,7 +167,7 @@ def test_retry_never_gives_up_a_replay_of_other_code(settings: Config) -> None:
     mend(settings)
     with pytest.raises(
         AirflowFailException,
-        match=f"In Airflow: clear the run from its plan task.*\n.*rewindow abandon {replay}",
+        match=f"In Airflow: clear the plan task of the run.*\n.*rewindow abandon {replay}",
     ):
         plan(context("fixed"))
     assert Ledger.open(settings.ledger_url).replays.get(replay).state == "planned"
@@ -185,7 +185,8 @@ def test_cleared_plan_task_gives_up_a_replay_of_other_code_and_plans_again(
     assert plan(context("fixed"), cleared=True).replay == f"{replay}-2"
     given_up = ledger.replays.get(replay)
     assert given_up.state == "abandoned" and given_up.message == (
-        "its code changed, and run fixed was cleared: given up with 12 committed windows"
+        "its code or configuration changed, and run fixed was cleared; results of 12 committed "
+        "windows are discarded"
     )
     assert plan(context("fixed")).replay == f"{replay}-2"
 
@@ -224,7 +225,7 @@ def test_cleared_job_on_other_code_fails_before_spark_starts(settings: Config) -
     replay = plan(context("job")).replay
     mend(settings)
     task = RewindowSubmitOperator(task_id="replay_windows", job="replay", replay=replay)
-    with pytest.raises(AirflowFailException, match="In Airflow: clear the run from its plan task"):
+    with pytest.raises(AirflowFailException, match="In Airflow: clear the plan task of the run"):
         task.execute({"ti": Instance(cleared=True)})  # type: ignore[typeddict-item]
     assert Ledger.open(settings.ledger_url).attempts.of(replay) == []
 

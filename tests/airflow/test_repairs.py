@@ -105,7 +105,7 @@ def test_repair_dry_run_logs_the_command_and_changes_nothing(
         "    windows of flights that have changed since replay one read it: 1",
         "    in a shell: rewindow replay app --first 105 --last 105",
         "Nothing was changed\n"
-        "  In Airflow: start the DAG act_on_stream with act repair.\n"
+        "  In Airflow: start the DAG act_on_stream with action repair.\n"
         "  Hint: In a shell: rewindow repair --run",
     ]
     assert Ledger.open(config.ledger_url).replays.newest() == before

@@ -32,7 +32,7 @@
       return answer.json().catch(function () { return {}; }).then(function (content) {
         if (answer.ok) return content;
         var detail = typeof content.detail === "string" ? content.detail : JSON.stringify(content.detail || content);
-        throw new Error("Airflow answers " + answer.status + ": " + detail);
+        throw new Error("Airflow has rejected the request (" + answer.status + "): " + detail);
       });
     });
   }
@@ -74,7 +74,7 @@
       var buttons = form.querySelectorAll("button");
       function enable(is_enabled) { buttons.forEach(function (button) { button.disabled = !is_enabled; }); }
       status.className = "";
-      status.textContent = "Asking Airflow ...";
+      status.textContent = "Starting a run ...";
       var started = start(event.submitter);
       enable(false);
       started.then(showRun, function (error) {
