@@ -9,7 +9,8 @@ If a task ends before Airflow has its events, the next task emits them again. So
 publication twice.
 
 The task close_unstarted abandons planned replays whose DAG run ended or was deleted before they
-started, so that they are no longer listed as planned. If you clear such a run, it plans a new replay.
+started, so that they are no longer listed as planned. If you clear such a run, it plans a new
+replay.
 """
 
 from rewindow_airflow import close_unstarted, emit_publications, scheduled_dag

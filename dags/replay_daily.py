@@ -13,7 +13,8 @@ So the days stay in order, whichever of them are cleared and however a backfill 
 
 With the option `--reprocess-behavior completed`, days that were already published are computed and
 published again. If the replay of a day was abandoned (`rewindow abandon`), clear its run to plan a
-new one.
+new one. After a fix of the application, clear the failed run from plan_replay: it abandons the
+replay of the old code and plans a new one.
 
 | task | does |
 | --- | --- |

@@ -13,7 +13,9 @@ Fill in the application, the reason and the range: as times (half-open, with a t
 windows (closed), or as all sealed windows that are not published (`--unpublished` of the command
 line); a run without such windows is skipped. Windows before the start of the recording are left
 out, and the log of plan_replay lists them. A retry or a clear of any task resumes the same replay;
-once that is published, undone or abandoned, a clear of the whole run plans a new one.
+once that is published, undone or abandoned, a clear of the whole run plans a new one. After a fix
+of the application, a clear of plan_replay abandons an open replay of the old code, and plans a new
+one.
 """
 
 from rewindow_airflow import approve, check, close_replay, form_dag, plan_form, publish, replay
