@@ -1,5 +1,5 @@
-"""The tasks of a backfill: one divides the range of the form into steps, the other one is mapped
-over the steps and replays each of them.
+"""The tasks of a backfill: one divides the range of the form into steps, and a mapped task replays
+each step.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class PlanStepsOperator(BaseOperator):
     """Divides the range of a form into steps. Replays nothing.
 
-    After a clear, the same steps are found again, and those that have ended are not computed again.
+    After a clear, it finds the same steps again. Steps that have ended are not computed again.
     """
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
@@ -89,10 +89,10 @@ class ReplayStepOperator(ReplayTask, CommandOperator):
         """Returns the id of the step's replay.
 
         Raises:
-            AirflowFailException: the gate did not pass, or another attempt cannot help; or the step
-                before it has failed, and its state is needed.
+            AirflowFailException: the gate did not pass, or another attempt cannot help; or the
+                previous step, whose state this step needs, has failed.
             AirflowException: the job failed; Airflow retries.
-            AirflowRescheduleException: the step before it has not ended; this uses up no try.
+            AirflowRescheduleException: the previous step has not ended; this uses up no try.
         """
         if self.step["needs_previous"]:
             before = context["ti"].map_index - 1
@@ -101,7 +101,9 @@ class ReplayStepOperator(ReplayTask, CommandOperator):
                 f"step {before} of this run, whose state this step needs, is {state or 'waiting'}"
             )
             if state != "success" and state in OVER:
-                raise AirflowFailException(f"{text}\n  Hint: Correct it, then clear this run.")
+                raise AirflowFailException(
+                    f"{text}\n  Hint: Correct the cause of its failure, then clear this run."
+                )
             if state != "success":
                 raise waiting(NotYet(text), context.get("task_reschedule_count", 0), HELD_WAIT)
         with mapped_errors():

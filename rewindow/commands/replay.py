@@ -105,7 +105,7 @@ def replay(
             results = run_steps(config, steps, publish=publish, listener=JobScreen())
             return _show_steps(results, as_json=as_json)
         if newest_first or publish:
-            raise InputError("--newest-first and --publish need --step")
+            raise InputError("--newest-first and --publish can only be used with --step")
         result = verbs.replay(config, application, listener=JobScreen(), crash=crash, **options)
     else:
         raise InputError(

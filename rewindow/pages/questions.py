@@ -61,8 +61,8 @@ def headline(evidence: PublicationEvidence) -> str:
         gate += f" with {quantity(warned, 'warning')}"
     if parts:
         return (
-            f"Of {whole}: {'; '.join(parts)}. Their rows are missing or may be wrong. {gate}, "
-            "whose suite may not check for losses."
+            f"Of {whole}: {'; '.join(parts)}. Their rows are missing or can be wrong. {gate}, but "
+            "its suite may have no check for lost windows."
         )
     if evidence.objections:
         return f"{quantity(len(evidence.objections), 'objection')}, see below. {gate}."

@@ -106,8 +106,8 @@ def test_first_line_of_the_question_counts_lost_and_affected_windows(lossy: Conf
     evidence = evidence_of("lossy")
     first, *_ = question(evidence).splitlines()
     assert first == (
-        "**Of 10 windows: 2 lost; 3 affected by lost windows. Their rows are missing or may be "
-        "wrong. The gate has passed, whose suite may not check for losses.**"
+        "**Of 10 windows: 2 lost; 3 affected by lost windows. Their rows are missing or can be "
+        "wrong. The gate has passed, but its suite may have no check for lost windows.**"
     )
     assert [flaw.partition(", ")[2] for flaw in evidence.objections] == [
         "lost: ranks, 2 windows: [105, 106]",
@@ -139,7 +139,7 @@ def test_question_lists_the_windows_that_become_stale(config: Config) -> None:
 def test_question_without_flaws_asks_for_no_acceptance(clean: PublicationEvidence) -> None:
     asked = question(clean)
     assert headline(clean) == "10 windows: none is lost, partial or affected. The gate has passed."
-    assert "Nothing is published in this range now" in asked
+    assert "No window of this range is published now" in asked
     assert "field `accept`" not in asked
 
 

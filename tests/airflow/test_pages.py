@@ -253,7 +253,7 @@ def test_page_after_the_last_one_of_a_window_report_shows_the_number_of_pages(cl
             headers=token("VIEWER"),
         )
         assert answer.status_code == 404
-        assert "This report has 3 pages" in answer.text
+        assert "this report has 3 pages" in answer.text
         assert "page=3" in answer.text
     page_of(client, "replays/r-1/report?output=unknown", 404)
 

@@ -207,4 +207,4 @@ def test_options_of_steps_are_rejected_without_a_step(
 ) -> None:
     code, _, errors = run("replay", "pages", option)
     assert code == 2
-    assert "--newest-first and --publish need --step" in errors
+    assert "--newest-first and --publish can only be used with --step" in errors
