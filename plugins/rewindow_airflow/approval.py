@@ -129,7 +129,7 @@ class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
         return super().execute_complete(context, event)
 
     def _ask_again(self, context: Context) -> None:
-        """Removes the answer, and waits for another one. It notifies no user again."""
+        """Removes the answer, and waits for another one. Does not notify users again."""
         # The question is the same, so one message about it is enough.
         notifiers, self.notifiers = self.notifiers, []
         try:

@@ -36,8 +36,8 @@ class AdoptingExecutor(LocalExecutor):
 
     A question may be answered within a second. Then its task is queued again before the scheduler
     has read that the first part of the try has ended. LocalExecutor starts the second part at once,
-    and the scheduler takes the end of the first part for a lost task. Here the second part waits in
-    the queue until the end of the first part was read.
+    and the scheduler mistakes the end of the first part for a lost task. Here the second part waits
+    in the queue until the scheduler has read the end of the first part.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

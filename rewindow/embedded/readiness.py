@@ -14,7 +14,7 @@ from rewindow.settings.config import Config
 
 _DAGS_SECONDS_MAX = 30.0
 _QUIET_SECONDS = 8.0
-"""The files that remain when no other file has been parsed for this time contain no DAG."""
+"""If no further file has been parsed for this time, the remaining files contain no DAG."""
 _EVERY_SECONDS = 0.25
 
 

@@ -1,4 +1,4 @@
-"""Collects what a user needs to know to decide whether a replay should be published. Starts no
+"""Collects the facts that a user needs to decide whether a replay should be published. Starts no
 JVM.
 """
 

@@ -1,4 +1,4 @@
-"""The tasks of a backfill: the steps of a form, in which order they run, and one that runs."""
+"""The tasks of a backfill: the steps of a form, their order, and a complete run."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The functions that create DAGs and tasks: which arguments of Airflow they accept, and which
-schedules they refuse.
+schedules they reject.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def test_task_function_accepts_every_argument_of_an_airflow_operator(name: str) 
             assert getattr(task, argument) == value, argument
 
 
-def test_own_arguments_of_a_task_replace_the_defaults() -> None:
+def test_arguments_of_a_task_replace_the_defaults() -> None:
     def no_request(config: Config, context: Any) -> Any:
         raise AssertionError
 

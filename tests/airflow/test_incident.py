@@ -70,7 +70,7 @@ with DAG("follow_totals", schedule=totals, is_paused_upon_creation=False):
 
 @dataclass
 class User:
-    """A person at the browser, who has only Airflow's API and a cookie."""
+    """A person with a browser, who has only Airflow's API and a cookie."""
 
     address: str
     cookie: str
@@ -255,7 +255,7 @@ EVENING = LAST_DAY + DAY
 
 
 def approve_first_days(user: User) -> None:
-    """The first days are replayed by a form, and a person decides with the facts."""
+    """Replays the first days with a form, and approves the publication after reading the facts."""
     record = user.start("record_streams", at=EVENING)
     user.ask("dags/record_streams", body={"is_paused": False}, method="PATCH")
     user.until("record_streams", record, "success")

@@ -15,7 +15,7 @@ from rewindow_airflow.steps import RewindowCheckOperator
 
 
 class Pushes(dict[str, str]):
-    """A task instance that keeps the XComs that are pushed."""
+    """A task instance that stores pushed XComs."""
 
     try_number = max_tries = 0
 

@@ -464,7 +464,7 @@ def page_of(client: Any, path: str, status: int = 200, role: str = "VIEWER") -> 
 
 
 def running(config: Config, replay_id: str, marks: tuple[int, ...] = (5,)) -> Ledger:
-    """Creates a replay whose attempt has committed groups up to the given marks, and runs."""
+    """Creates a running replay whose attempt has committed groups up to the given marks."""
     staged = StagedReplay(config, replay_id, 100, 119)
     staged.end(ledger=False)
     plan = staged.plan

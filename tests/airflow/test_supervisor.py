@@ -283,8 +283,8 @@ def _check_killed_replay_recovers(config: Config, found: supervisor.Running) -> 
 
 
 def _check_cleared_run_replays_anew(config: Config, found: supervisor.Running) -> None:
-    """A clear after the replay was given up begins another one, which the links lead to; it is left
-    running.
+    """A clear after the replay was abandoned starts another one, which the links lead to, and which
+    is left running.
     """
     token = api.login(found.address, "admin", json.loads(found.password_file.read_text())["admin"])
     dag = f"{found.address}/api/v2/dags/replay_windows"
