@@ -30,9 +30,9 @@ ACCEPTED = "accepted"
 
 
 class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
-    """Asks a user whether to publish, if the form requests it.
+    """Asks a user whether to publish.
 
-    Otherwise the task succeeds immediately, or leaves the range staged.
+    If the form requests to publish at once or never, it does not ask.
 
     The question shows the facts for the decision: flawed windows, the findings of the gate, the
     difference from the published tables, what becomes stale, and how to undo the publication. To

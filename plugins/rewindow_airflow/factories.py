@@ -274,7 +274,7 @@ def check(plan: BaseOperator, **arguments: Any) -> BaseOperator:
 
 
 def approve(plan: BaseOperator, **arguments: Any) -> BaseOperator:
-    """Returns the task that waits for an approval, if the form requests one."""
+    """Returns the task that asks for an approval, unless the form requests otherwise."""
     return _task(
         ApprovePublicationOperator,
         arguments,
