@@ -151,7 +151,7 @@ def _newly_stale(ledger: Ledger, details: PublicationDetails) -> list[StaleWindo
 def _readers(ledger: Ledger, plan: Plan, difference: Certificate | None) -> list[Dependent]:
     """Returns the readers of published windows that change."""
     found = []
-    # Without a difference, readers stay right, whatever they have read.
+    # If no published window changes, the results of all readers stay right.
     for output in difference.outputs if difference is not None else ():
         ranges = list(chain.from_iterable(output.ranges.values()))
         changed = to_ranges(_ids(starmap(WindowRange, ranges)))
