@@ -249,7 +249,7 @@ def accepted_in(context: Context) -> dict[str, str]:
     it. Empty if there are none.
     """
     instance = context["ti"]
-    for task_id in sorted(context["task"].upstream_task_ids):
+    for task_id in sorted(context["task"].get_flat_relative_ids(upstream=True)):
         found = instance.xcom_pull(task_ids=task_id, key=ACCEPTED)
         if found:
             return dict(found)

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from airflow.sdk import BaseOperator
 
 from rewindow_airflow.assets import emit_publications
-from rewindow_airflow.failures import WAIT, NotYet, mapped_errors, waiting
+from rewindow_airflow.failures import WAIT, NotYet, failure, mapped_errors, waiting
 from rewindow_airflow.identity import RunName, day_of, newest_of, run_name
 from rewindow_airflow.links import ReportsLink, TimeLink, address, push_links
 from rewindow_airflow.order import make_way, turn_of
@@ -137,7 +137,10 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
                 load_application(config, plan.application, plan.parameters, given=plan.given),
             )
         except CodeChangedError as error:
-            if self.on_other_code == REFUSE or not was_cleared(context["ti"], self.retries):
+            if self.on_other_code == REFUSE:
+                # A clear does not help here, so the hint is that of the library.
+                raise failure(str(error), retryable=False) from error
+            if not was_cleared(context["ti"], self.retries):
                 raise
             self.log.warning("%s", error.primary)
             return None

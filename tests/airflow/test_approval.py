@@ -118,7 +118,7 @@ def test_first_line_of_the_question_counts_lost_and_affected_windows(lossy: Conf
 
 def test_question_shows_the_difference_from_the_published_windows(lossy: Config) -> None:
     asked = question(evidence_of("lossy"))
-    assert "| `ranks` | 10 | 8 | 0 | 0 | 2 | 2 | 0 |" in asked
+    assert "| `ranks` | 10 | 8 | 0 | 0 | 2 | 0 | 2 | 0 |" in asked
     assert "4 published tuples are missing in lossy" in asked
     assert "published: window_id=105, carrier=AA, minutes=1050, share=15.0" in asked
 

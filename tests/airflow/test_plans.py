@@ -203,7 +203,9 @@ def test_cleared_plan_task_keeps_the_replay_if_planning_again_fails(settings: Co
 def test_cleared_plan_task_may_refuse_to_give_up_a_replay(settings: Config) -> None:
     replay = plan(context("kept")).replay
     mend(settings)
-    with pytest.raises(AirflowFailException, match="has changed since"):
+    with pytest.raises(
+        AirflowFailException, match="In Airflow: start the DAG act_on_replay with action abandon"
+    ):
         plan(context("kept"), cleared=True, on_other_code="refuse")
     assert Ledger.open(settings.ledger_url).replays.get(replay).state == "planned"
 
