@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator, Param
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from rewindow_airflow.failures import mapped_errors
-from rewindow_airflow.forms import APPROVE, STAGED
+from rewindow_airflow.forms import APPROVE, STAGED, TEXT_LENGTH_MAX
 from rewindow_airflow.links import address, push_links
 from rewindow_airflow.replay_task import ReplayTask
 
@@ -27,6 +27,8 @@ DECISION = "decision"
 """XCom with the decision: who decided what, and the comment."""
 ACCEPTED = "accepted"
 """XCom with the reason for publishing in spite of objections, and the user who gave it."""
+SHOWN = "shown"
+"""XCom with the objections that the question shows."""
 
 
 class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
@@ -99,23 +101,21 @@ class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
             f"Publish {plan.application}, {describe_range(plan.grid, plan.range)}?"
         )
         self.body = question(evidence, self.body or "")
+        context["ti"].xcom_push(key=SHOWN, value=list(evidence.objections))
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """Continues after the answer: passes on the decision, or skips the publication.
 
         Raises:
+            AirflowFailException: there are objections that the question did not show.
             TaskAwaitingInput: the user approved without the field `accept`, although it is needed.
         """
         inputs = event.get("params_input") or {}
         accept = str(inputs.get("accept") or "").strip()
         approved = event.get("chosen_options") == [self.APPROVE]
-        if approved and not accept and evidence_of(self.replay, compare=False).is_flawed:
-            self.log.warning(
-                "Asking again: the replay has flawed windows or other objections, so an approval "
-                "needs a reason in the field accept"
-            )
-            self._ask_again(context)
+        if approved:
+            self._check_approval(context, accept)
         user = (event.get("responded_by_user") or {}).get("name")
         decision = {
             "approved": approved,
@@ -127,6 +127,23 @@ class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
         if approved and accept:
             context["ti"].xcom_push(key=ACCEPTED, value={"accept": accept, "who": user})
         return super().execute_complete(context, event)
+
+    def _check_approval(self, context: Context, accept: str) -> None:
+        """Rejects an approval whose question is outdated, and asks again if `accept` is missing."""
+        evidence = evidence_of(self.replay, compare=False)
+        shown = context["ti"].xcom_pull(task_ids=self.task_id, key=SHOWN) or []
+        # Airflow keeps the text of a question until the task is cleared.
+        if unseen := [one for one in evidence.objections if one not in shown]:
+            raise AirflowFailException(
+                "The question is outdated. There are new objections to the publication: "
+                f"{'; '.join(unseen)}\n  Hint: A clear of this task asks again with current facts."
+            )
+        if evidence.is_flawed and not accept:
+            self.log.warning(
+                "Asking again: the replay has flawed windows or other objections, so an approval "
+                "needs a reason in the field accept"
+            )
+            self._ask_again(context)
 
     def _ask_again(self, context: Context) -> None:
         """Removes the answer, and waits for another one. Does not notify users again."""
@@ -261,6 +278,7 @@ def _fields() -> dict[str, Param]:
         "accept": Param(
             None,
             type=["null", "string"],
+            maxLength=TEXT_LENGTH_MAX,
             source="task",
             title="Accept",
             description="Required to approve flawed windows or other objections: the reason to "
@@ -269,6 +287,7 @@ def _fields() -> dict[str, Param]:
         "comment": Param(
             None,
             type=["null", "string"],
+            maxLength=TEXT_LENGTH_MAX,
             source="task",
             title="Comment",
             description="Stored with the replay if you reject its publication.",

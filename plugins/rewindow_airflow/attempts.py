@@ -44,7 +44,8 @@ def begin_publish(config: Config, name: str, arguments: dict[str, Any], again: b
     options = ["--replay", name]
     for option in ("accept", "who"):
         if arguments.get(option):
-            options += [f"--{option}", str(arguments[option])]
+            # As one word, because a text may start with a dash.
+            options.append(f"--{option}={arguments[option]}")
     return plain_submission(config, "publish.py", options, subject=name)
 
 

@@ -14,6 +14,8 @@ from airflow.executors.base_executor import get_execution_api_server_url
 from airflow.executors.local_executor import LocalExecutor
 from airflow.utils.state import TaskInstanceState
 
+from rewindow_airflow.outdated_questions import remove_outdated_questions
+
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance
 
@@ -42,6 +44,7 @@ class AdoptingExecutor(LocalExecutor):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        remove_outdated_questions()
         self._unreported: set[Any] = set()
 
     def trigger_tasks(self, open_slots: int) -> None:

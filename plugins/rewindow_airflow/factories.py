@@ -51,6 +51,7 @@ from rewindow_airflow.deliveries import DeliverOperator
 from rewindow_airflow.drills import DrillOperator
 from rewindow_airflow.forms import (
     CRASH,
+    TEXT_LENGTH_MAX,
     act_params,
     applications,
     backfill_params,
@@ -347,6 +348,7 @@ def act_dag(dag_id: str, *, on: str, **arguments: Any) -> DAG:
     accept = Param(
         None,
         **optional,
+        maxLength=TEXT_LENGTH_MAX,
         title="Accept",
         description="For publish: the reason to publish in spite of objections.",
     )

@@ -34,6 +34,8 @@ _WINDOW_MAX = 253_402_300_799_999
 window. Airflow cannot pass integers of more than 64 bits to a task.
 """
 _COUNT_MAX = 1_000_000
+TEXT_LENGTH_MAX = 500
+"""Maximum length of a text of a user, such as a reason. A command line has a limit, too."""
 
 
 def applications(config: Config) -> list[str]:
@@ -430,7 +432,7 @@ def reason(description: str) -> Param:
     return Param(
         type="string",
         minLength=8,
-        maxLength=500,
+        maxLength=TEXT_LENGTH_MAX,
         pattern=_REASON,
         title="Reason",
         description=description,

@@ -43,8 +43,10 @@ class RewindowPlugin(AirflowPlugin):
     @property
     def fastapi_apps(self) -> list[dict[str, Any]]:
         """The web application. It is a property, so that only the API server imports it."""
+        from rewindow_airflow.outdated_questions import remove_outdated_questions
         from rewindow_airflow.pages import make_app
         from rewindow_airflow.pool import ensure_pool
 
         ensure_pool()
+        remove_outdated_questions()
         return [{"app": make_app(), "url_prefix": PREFIX, "name": "Rewindow"}]

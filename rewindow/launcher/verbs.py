@@ -357,7 +357,7 @@ def _publication(
         "--withdraw": act is PublicationAction.WITHDRAW,
         "--leave-out-damaged": leave_out_damaged,
     }
-    arguments = ["--replay", replay_id, *(["--accept", accept] if accept else []), *_given(flags)]
+    arguments = ["--replay", replay_id, *([f"--accept={accept}"] if accept else []), *_given(flags)]
     outcome = run_plain(
         config,
         "publish.py",

@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 from airflow.providers.standard.operators import hitl
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowSkipException,
+    ParamValidationError,
+    TaskAwaitingInput,
+)
 
 from rewindow.ledger import Ledger
 from rewindow.publication.publish import publish
@@ -143,3 +148,10 @@ def test_forms_offer_the_actions_for_their_subject() -> None:
     assert forms["replay"].get_param("act").schema["enum"] == list(REPLAY_ACTS)
     assert set(forms["stream"]) == {"act", "stream", "reason"}
     assert "act" not in forms["purge"] and list(PURGE) == ["purge"]
+
+
+def test_form_rejects_a_reason_to_accept_that_is_too_long_for_a_command_line() -> None:
+    accept = act_dag("on_replay", on="replay").params.get_param("accept")
+    assert accept.resolve("known outage") == "known outage"
+    with pytest.raises(ParamValidationError):
+        accept.resolve("x" * 200_000)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from airflow.providers.standard.operators import hitl
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowSkipException, TaskAwaitingInput
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
 from markdown_it import MarkdownIt
 
 from rewindow.ledger import Ledger
@@ -223,26 +223,52 @@ def test_approval_of_flawed_windows_without_a_reason_asks_again(
 ) -> None:
     told: list[Any] = []
     operator = approval(notifiers=[told.append])
-    ask(operator)
     monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **values: None)
-    found = context(operator)
+    found = context(operator, {"publish": "approve"})
+    with pytest.raises(TaskAwaitingInput):
+        operator.execute(found)
     with pytest.raises(TaskAwaitingInput):
         operator.execute_complete(found, answer("Approve", accept="   "))
-    assert len(told) == 1 and not found["ti"].pushed
+    assert len(told) == 1 and not {DECISION, ACCEPTED} & found["ti"].pushed.keys()
 
 
-def test_reason_of_an_approval_reaches_the_publication(lossy: Config) -> None:
+@pytest.mark.parametrize("accept", [None, "known outage"])
+def test_approval_fails_if_there_are_objections_that_the_question_did_not_show(
+    config: Config,
+    accept: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    simple(config, "early", 100, 109, publishable=True, outputs=("ranks",))
+    monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **values: None)
+    operator = approval(replay="early")
+    found = context(operator, {"publish": "approve"})
+    with pytest.raises(TaskAwaitingInput):
+        operator.execute(found)
+    simple(config, "later", 100, 109, publishable=True, outputs=("ranks",))
+    publish(config, "later")
+    with pytest.raises(AirflowFailException, match=r'publication 1 of replay "later"[\s\S]*clear'):
+        operator.execute_complete(found, answer("Approve", accept=accept))
+    assert not {DECISION, ACCEPTED} & found["ti"].pushed.keys()
+
+
+def test_reason_of_an_approval_reaches_the_publication(
+    lossy: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     operator = approval()
-    found = context(operator)
-    operator.execute_complete(found, answer("Approve", accept="known outage"))
+    found = context(operator, {"publish": "approve"})
+    monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **values: None)
+    with pytest.raises(TaskAwaitingInput):
+        operator.execute(found)
+    operator.execute_complete(found, answer("Approve", accept="-known outage"))
     task = RewindowSubmitOperator(task_id="publish_windows", job="publish", replay="lossy")
     operator >> task
     pushed = found["ti"].pushed
-    assert pushed[ACCEPTED] == {"accept": "known outage", "who": "maria"}
+    assert pushed[ACCEPTED] == {"accept": "-known outage", "who": "maria"}
     submission = task._begin(lossy, "lossy", context(task, **pushed))
     assert submission is not None
     command = submission.command[submission.command.index("--replay") :]
-    assert command == ["--replay", "lossy", "--accept", "known outage", "--who", "maria"]
+    assert command == ["--replay", "lossy", "--accept=-known outage", "--who=maria"]
 
 
 @pytest.mark.parametrize(
