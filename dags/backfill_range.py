@@ -10,7 +10,8 @@ the one before it has succeeded. Otherwise, the field "Newest step first" revers
 several steps run at once: `[replay] containers_at_once`, limited by the slots of the pool `spark`.
 
 A retry or a clear of an instance resumes its step. To cancel the backfill, mark the run as failed.
-To resume it, clear the run: steps that have ended are not computed again. The ids of all replays
+To resume it, clear the run: steps that have ended are not computed again. If the code has changed,
+the replays of the other steps are abandoned, and these steps are planned again. The ids of all replays
 start with `backfill_range-` and a digest of the run.
 """
 

@@ -5,6 +5,7 @@ each step.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -18,16 +19,23 @@ from rewindow_airflow.failures import HELD_WAIT, NotYet, mapped_errors, waiting
 from rewindow_airflow.forms import AT_ONCE
 from rewindow_airflow.identity import run_name
 from rewindow_airflow.replay_requests import form_request
-from rewindow_airflow.replay_task import ReplayTask
+from rewindow_airflow.replay_task import ReplayTask, was_cleared
+from rewindow_airflow.steps import give_up
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from rewindow.backfill.steps import Steps
+    from rewindow.ledger import Replay
+    from rewindow.settings.config import Config
 
 
 class PlanStepsOperator(BaseOperator):
     """Divides the range of a form into steps. Replays nothing.
 
-    After a clear, it finds the same steps again. Steps that have ended are not computed again.
+    After a clear, it finds the same steps again. Steps that have ended are not computed again. It
+    abandons the replays of other steps whose code has changed, so that these steps are planned
+    again.
     """
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
@@ -49,13 +57,19 @@ class PlanStepsOperator(BaseOperator):
         with mapped_errors():
             config = Config.load()
             request = replace(form_request(config, context), replay_id=prefix)
-            steps = plan_steps(
+            plan_range = partial(
+                plan_steps,
                 config,
                 request,
                 params["step"],
                 newest_first=params["newest_first"],
                 publish=publish,
             )
+            steps = plan_range()
+            if was_cleared(context["ti"], self.retries) and (old := _outdated(config, steps)):
+                for row in old:
+                    give_up(config, row, run.run_id)
+                steps = plan_range()
         return [
             {
                 "replay": one.replay_id,
@@ -68,6 +82,29 @@ class PlanStepsOperator(BaseOperator):
             }
             for number, one in enumerate(steps.requests)
         ]
+
+
+def _outdated(config: Config, steps: Steps) -> list[Replay]:
+    """Returns the replays of steps that have not ended, and were planned with other code."""
+    from rewindow.errors import CodeChangedError
+    from rewindow.ledger import Ledger
+    from rewindow.ledger.replays import RUNNABLE
+    from rewindow.loading.catalog import check_code, load_application
+
+    find = Ledger.open(config.ledger_url).replays.find
+    found = []
+    for row in filter(None, (find(one.replay_id or "") for one in steps.requests)):
+        if row.state not in RUNNABLE:
+            continue
+        plan = row.read_plan()
+        try:
+            check_code(
+                plan,
+                load_application(config, plan.application, plan.parameters, given=plan.given),
+            )
+        except CodeChangedError:
+            found.append(row)
+    return found
 
 
 class ReplayStepOperator(ReplayTask, CommandOperator):

@@ -95,7 +95,9 @@ def replays_of_run(
     found = []
     for replay_id in ledger.replays.ids(f"{names[0].prefix}-"):
         for name in names:
-            if number := name.number_of(replay_id):
+            # The id of a step of a backfill also contains its windows.
+            whole = re.sub(rf"(?<=-{name.digest})-\d+-\d+", "", replay_id)
+            if number := name.number_of(whole):
                 found.append((name.prefix, number, replay_id))
         if re.fullmatch(rf"{re.escape(names[0].replay_id())}-\d+-\d+(-\d+)?", replay_id):
             found.append((names[0].prefix, 0, replay_id))

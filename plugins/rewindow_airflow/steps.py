@@ -4,6 +4,7 @@ the result.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -29,9 +30,34 @@ if TYPE_CHECKING:
     from rewindow.settings.config import Config
 
 
+logger = logging.getLogger(__name__)
+
 PLAN_AGAIN = "plan_again"
 REFUSE = "refuse"
 _SHOWN_ROWS = 100
+
+
+def give_up(config: Config, known: Replay, run_id: str) -> None:
+    """Abandons a replay whose code has changed. The ledger and the log have the reason, and the
+    number of windows whose results are discarded.
+
+    Args:
+        config: current settings.
+        known: the replay.
+        run_id: id of the run that a user has cleared.
+    """
+    from rewindow.launcher.verbs import abandon
+    from rewindow.ledger import Ledger
+
+    ledger = Ledger.open(config.ledger_url)
+    marks = [entry.mark for entry in ledger.replays.containers(known.replay_id)]
+    discarded = sum(marks) if marks else known.mark
+    reason = (
+        f"its code or configuration changed, and run {run_id} was cleared; results of "
+        f"{discarded:,} committed windows are discarded"
+    )
+    abandon(config, known.replay_id, reason=reason)
+    logger.warning('Replay "%s" is abandoned: %s', known.replay_id, reason)
 
 
 class RewindowPlanOperator(ReplayTask, BaseOperator):
@@ -174,27 +200,10 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
         if before is not None:
             # A request that cannot be planned must not discard the work of the previous replay.
             draft_plan(config, request)
-            self._give_up(config, before, run.run_id)
+            give_up(config, before, run.run_id)
             if before.read_plan().is_divided and request.reuse is None:
                 request = replace(request, reuse=before.replay_id, reuse_optional=True)
         return create_replay(config, request)
-
-    def _give_up(self, config: Config, known: Replay, run_id: str) -> None:
-        """Abandons a replay whose code has changed. The ledger and the log have the reason, and the
-        number of windows whose results are discarded.
-        """
-        from rewindow.launcher.verbs import abandon
-        from rewindow.ledger import Ledger
-
-        ledger = Ledger.open(config.ledger_url)
-        marks = [entry.mark for entry in ledger.replays.containers(known.replay_id)]
-        discarded = sum(marks) if marks else known.mark
-        reason = (
-            f"its code or configuration changed, and run {run_id} was cleared; results of "
-            f"{discarded:,} committed windows are discarded"
-        )
-        abandon(config, known.replay_id, reason=reason)
-        self.log.warning('Replay "%s" is abandoned: %s', known.replay_id, reason)
 
 
 class RewindowCheckOperator(ReplayTask, BaseOperator):

@@ -17,9 +17,11 @@ from airflow.sdk.exceptions import (
 
 from rewindow.cli import main
 from rewindow.ledger import Ledger
+from rewindow.planning import ReplayRequest, create_replay
 from rewindow.settings.config import Config
 from rewindow_airflow.backfills import PlanStepsOperator, ReplayStepOperator
 from rewindow_airflow.forms import backfill_params
+from rewindow_airflow.identity import replays_of_run
 from tests.airflow.conftest import ROOT, assert_success, in_force
 from tests.airflow.small_project import FIRST_DAY, make_project, record
 
@@ -36,7 +38,7 @@ def config(tmp_path: Path) -> Iterator[Config]:
         yield config
 
 
-def steps_of(**changes: Any) -> list[dict[str, Any]]:
+def steps_of(try_number: int = 1, **changes: Any) -> list[dict[str, Any]]:
     """Returns the steps of a form, as Airflow validates it."""
     params = ParamsDict(backfill_params(["clicks_by_page"]))
     params.update(FORM | BY_WINDOWS | changes)
@@ -45,8 +47,10 @@ def steps_of(**changes: Any) -> list[dict[str, Any]]:
         "dag": SimpleNamespace(params=backfill_params([])),
         "task": SimpleNamespace(params={}),
         "params": params.validate(),
+        "ti": SimpleNamespace(try_number=try_number, max_tries=1),
     }
-    return PlanStepsOperator(task_id="plan_steps").execute(context)  # type: ignore[arg-type]
+    operator = PlanStepsOperator(task_id="plan_steps", retries=0)
+    return operator.execute(context)  # type: ignore[arg-type]
 
 
 def test_form_is_divided_into_steps_whose_ids_share_the_prefix_of_the_run(config: Config) -> None:
@@ -68,6 +72,38 @@ def test_staged_steps_start_with_the_state_of_the_replay_before(config: Config) 
     assert "--initial-state" in first["command"]
     assert "--publish" not in second["command"]
     assert second["command"][second["command"].index("--state-from") + 1] == first["replay"]
+
+
+def test_clear_plans_the_steps_again_that_have_not_ended_if_their_code_has_changed(
+    config: Config,
+) -> None:
+    ledger = Ledger.open(config.ledger_url)
+    step = steps_of(step="3 d")[0]
+    request = ReplayRequest(
+        "clicks_by_page", replay_id=step["replay"], first=FIRST, last=FIRST + 71, initial_state=True
+    )
+    create_replay(config, request)
+    assert steps_of(step="3 d", try_number=2)[0]["replay"] == step["replay"]
+    code = config.applications[0] / "clicks_by_page.py"
+    code.write_text(code.read_text().replace('"amount"]', '"amount"]  # fixed').replace("12", "6"))
+    assert steps_of(step="3 d", try_number=1)[0]["replay"] == step["replay"]
+    assert steps_of(step="3 d", try_number=2)[0]["replay"] == f"{step['replay']}-2"
+    row = ledger.replays.get(step["replay"])
+    assert row.state == "abandoned" and "run manual__1 was cleared" in row.message
+
+
+def test_replays_of_a_backfill_are_found_by_their_run(config: Config) -> None:
+    step = steps_of()[1]
+    request = ReplayRequest(
+        "clicks_by_page",
+        replay_id=step["replay"],
+        first=FIRST,
+        last=FIRST + 23,
+        initial_state=True,
+    )
+    create_replay(config, request)
+    ledger = Ledger.open(config.ledger_url)
+    assert replays_of_run(ledger, "backfill_range", "manual__1") == [step["replay"]]
 
 
 @pytest.mark.parametrize("changes", [{"step": "soon"}, {"publish": "approve"}, {"reuse": "one"}])
