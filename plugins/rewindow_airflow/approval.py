@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -12,6 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from rewindow_airflow.failures import mapped_errors
 from rewindow_airflow.forms import APPROVE, STAGED, TEXT_LENGTH_MAX
+from rewindow_airflow.hints import in_airflow
 from rewindow_airflow.links import address, push_links
 from rewindow_airflow.replay_task import ReplayTask
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
     from rewindow.ledger import Replay
     from rewindow.publication.evidence import PublicationEvidence
+
+logger = logging.getLogger(__name__)
 
 LEAVE_STAGED = "leave_staged"
 GIVE_UP = "give_up"
@@ -189,6 +193,13 @@ class CloseReplayOperator(ReplayTask, BaseOperator):
             decision = _decision_of(context)
             if _is_closed(known):
                 self.log.info("Replay %s is %s", self.replay, known.state.value)
+                if known.state == "published" and decision and not decision["approved"]:
+                    message = (
+                        f'replay "{self.replay}" is published in spite of the decision in this '
+                        f"run: {_decision_words(decision)}\n"
+                        f"  Hint: To undo the publication: rewindow undo {self.replay}."
+                    )
+                    logger.warning("%s", in_airflow(message))
                 return known.state.value
             words = _decision_words(decision)
             if decision and decision["when_rejected"] == GIVE_UP:

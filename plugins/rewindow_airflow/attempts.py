@@ -38,9 +38,20 @@ def begin_replay(
 def begin_publish(config: Config, name: str, arguments: dict[str, Any], again: bool) -> Submission:
     """Returns the job that publishes a replay, or completes a publication that a killed job has
     left open.
-    """
-    from rewindow.launcher import plain_submission
 
+    Raises:
+        InputError: this is a retry, and a user has undone the publication since.
+    """
+    from rewindow.errors import InputError
+    from rewindow.launcher import plain_submission
+    from rewindow.ledger import Ledger, ReplayState
+
+    state = Ledger.open(config.ledger_url).replays.get(name).state
+    if state is ReplayState.UNDONE and not again:
+        raise InputError(
+            f'publication of replay "{name}" was undone, so a retry does not publish it again',
+            hint=f"To publish it again: rewindow publish {name}.",
+        )
     options = ["--replay", name]
     for option in ("accept", "who"):
         if arguments.get(option):

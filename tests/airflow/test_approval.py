@@ -20,10 +20,12 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
 from markdown_it import MarkdownIt
 
+from rewindow.errors import InputError
 from rewindow.ledger import Ledger
 from rewindow.pages.questions import headline
 from rewindow.publication.evidence import PublicationEvidence
 from rewindow.publication.publish import publish
+from rewindow.publication.undo import undo
 from rewindow.settings.config import Config
 from rewindow_airflow.approval import (
     ACCEPTED,
@@ -317,6 +319,30 @@ def test_published_replay_is_closed_without_a_message(lossy: Config) -> None:
     task = CloseReplayOperator(task_id="close_replay", replay="good")
     assert task.execute(context(task)) == "published"
     assert Ledger.open(lossy.ledger_url).replays.get("good").message == ""
+
+
+def test_replay_that_was_rejected_but_is_published_is_reported(
+    lossy: Config,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    task = CloseReplayOperator(task_id="close_replay", replay="good")
+    approval() >> task
+    decision = {"approved": False, "by": "maria", "comment": "no", "when_rejected": GIVE_UP}
+    with caplog.at_level("WARNING"):
+        assert task.execute(context(task, **{DECISION: decision})) == "published"
+    assert "published in spite of the decision in this run: publication rejected by" in caplog.text
+    assert "act undo and replay good" in caplog.text
+
+
+def test_retry_does_not_publish_again_what_a_user_has_undone(lossy: Config) -> None:
+    undo(lossy, "good")
+    task = RewindowSubmitOperator(task_id="publish_windows", job="publish", replay="good")
+    found = context(task)
+    found["ti"].max_tries = 3
+    with pytest.raises(InputError, match="was undone, so a retry"):
+        task._begin(lossy, "good", found)
+    found["ti"].max_tries = 0  # As after a clear.
+    assert task._begin(lossy, "good", found) is not None
 
 
 def test_run_without_a_replay_has_nothing_to_close() -> None:
