@@ -79,14 +79,19 @@ def emit_publications(context: Context, config: Config) -> None:
     instance = context["ti"]
     emitter = Emitter(instance.dag_id, instance.run_id, instance.task_id, instance.map_index)
     ledger = Ledger.open(config.ledger_url)
-    for publication, previous in ledger.outbox.waiting(_PUBLICATIONS_MAX):
+    emitted = 0
+    # The oldest ones may be emitted already, and are only marked.
+    for publication, previous in ledger.outbox.waiting(2 * _PUBLICATIONS_MAX):
         if previous is not None and _is_emitted(publication):
             ledger.outbox.mark_done(publication.number)
             continue
         # This task itself may be the emitter: an earlier try has not succeeded.
         if previous not in (None, emitter) and _state_of(context, previous) in _MAY_SUCCEED:
             continue
-        if ledger.outbox.take(publication.number, emitter, previous):
+        if emitted < _PUBLICATIONS_MAX and ledger.outbox.take(
+            publication.number, emitter, previous
+        ):
+            emitted += 1
             for stream, extra in _events(config, ledger, publication):
                 context["outlet_events"][PUBLICATIONS].add(stream_asset(stream), extra)
 

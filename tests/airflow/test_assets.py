@@ -15,6 +15,7 @@ from airflow.dag_processing.bundles.manager import DagBundlesManager
 from rewindow.ledger import Ledger
 from rewindow.publication.undo import undo
 from rewindow.settings.config import Config
+from rewindow_airflow import assets
 from tests.airflow.conftest import assert_success, in_force
 from tests.airflow.small_project import FIRST_DAY
 from tests.airflow.test_runs import dag_of
@@ -98,6 +99,18 @@ def test_publications_and_undos_of_a_shell_are_emitted_once(
     assert Ledger.open(config.ledger_url).outbox.waiting(100) == []
     emit(dags, 3)
     assert len(events(newest)) == 3
+
+
+def test_full_outbox_does_not_wait_for_publications_that_are_already_emitted(
+    dags: Mapping[str, Any],
+    config: Config,
+    newest: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(assets, "_PUBLICATIONS_MAX", 1)
+    for number in (1, 2, 3):
+        emit(dags, 10 + number)
+        assert [extra["publication"] for _, extra in events(newest)] == [1, 2, 3][:number]
 
 
 @pytest.mark.parametrize("afterwards", ["", "marked as success", "deleted"])
