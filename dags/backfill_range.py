@@ -12,7 +12,7 @@ several steps run at once: `[replay] containers_at_once`, limited by the slots o
 A retry or a clear of an instance resumes its step. To cancel the backfill, mark the run as failed.
 To resume it, clear the run: steps that have ended are not computed again. If the code has changed,
 the other steps are planned again, and their replays are abandoned. The ids of all replays start
-with `backfill_range-` and a digest of the run.
+with `backfill_range-` and a digest of the run, and the tab Rewindow of the run lists them.
 """
 
 from rewindow_airflow import form_dag, plan_steps, replay_steps

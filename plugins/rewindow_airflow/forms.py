@@ -220,7 +220,8 @@ def drill_params(names: list[str], default: str | None = None) -> dict[str, Para
 def act_params(acts: Iterable[str], **fields: Param) -> dict[str, Param]:
     """Returns the fields of the form of a DAG for actions: action, further fields, and reason."""
     names = list(acts)
-    choice = {"act": Param(names[0], type="string", enum=names, title="Action")}
+    # No default, because one of the actions changes what readers see without a question.
+    choice = {"act": Param(type="string", enum=names, title="Action")}
     return (
         (choice if len(names) > 1 else {})
         | fields

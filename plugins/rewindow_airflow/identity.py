@@ -99,8 +99,6 @@ def replays_of_run(
             whole = re.sub(rf"(?<=-{name.digest})-\d+-\d+", "", replay_id)
             if number := name.number_of(whole):
                 found.append((name.prefix, number, replay_id))
-        if re.fullmatch(rf"{re.escape(names[0].replay_id())}-\d+-\d+(-\d+)?", replay_id):
-            found.append((names[0].prefix, 0, replay_id))
     return [replay_id for *_, replay_id in sorted(found)]
 
 

@@ -79,8 +79,12 @@ class PublicationEvidence:
         """Returns what must be replayed after the publication: the name of the table or the
         application, its windows, and the reason if it is another application.
         """
-        found = [(entry.table, entry.windows, "") for entry in self.stale]
-        return found + [(one.application, one.windows, one.why) for one in self.readers]
+        found = []
+        for entry in self.stale:
+            found.append((entry.table, entry.windows, ""))
+        for reader in self.readers:
+            found.append((reader.application, reader.windows, reader.why))
+        return found
 
     @property
     def is_flawed(self) -> bool:

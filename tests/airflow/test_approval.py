@@ -331,7 +331,7 @@ def test_replay_that_was_rejected_but_is_published_is_reported(
     with caplog.at_level("WARNING"):
         assert task.execute(context(task, **{DECISION: decision})) == "published"
     assert "published in spite of the decision in this run: publication rejected by" in caplog.text
-    assert "act undo and replay good" in caplog.text
+    assert "action undo and replay good" in caplog.text
 
 
 def test_retry_does_not_publish_again_what_a_user_has_undone(lossy: Config) -> None:
