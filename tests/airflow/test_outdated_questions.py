@@ -24,7 +24,8 @@ def test_question_of_an_earlier_try_is_only_in_the_history(
 ) -> None:
     remove_outdated_questions()
     with in_force(project):
-        run = dags["act_on_replay"].test(run_conf={"replay": "none", "reason": "does not exist"})
+        form = {"act": "undo", "replay": "none", "reason": "does not exist"}
+        run = dags["act_on_replay"].test(run_conf=form)
     [instance] = (one for one in run.get_task_instances() if one.task_id == "approve_act")
     with create_session() as session:
         cleared = session.merge(instance)
