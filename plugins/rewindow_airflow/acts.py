@@ -31,6 +31,8 @@ Form = Mapping[str, Any]
 _COLUMNS = "160"
 """Width of the tables in a preview, in characters."""
 _PREVIEW_LENGTH_MAX = 20_000
+_USED_APPROVAL = "used_approval"
+"""Key of the task's stored state: the approval of the last action that was done."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,15 @@ ACTS = {**REPLAY_ACTS, **STREAM_ACTS, **PURGE}
 def act_of(context: Context) -> Act:
     """Returns the action that the form of a run selects."""
     return ACTS[context["params"].get("act", "purge")]
+
+
+def _approval_in(context: Context) -> str:
+    """Returns the time of the answer of the question upstream; empty without a question."""
+    for task_id in sorted(context["task"].upstream_task_ids):
+        answer = context["ti"].xcom_pull(task_ids=task_id, key="return_value")
+        if isinstance(answer, dict) and answer.get("responded_at"):
+            return str(answer["responded_at"])
+    return ""
 
 
 def shown_words(words: Sequence[str]) -> str:
@@ -221,7 +232,8 @@ class ActOperator(CommandOperator):
         """Returns the command.
 
         Raises:
-            AirflowFailException: the action failed, and another try cannot help.
+            AirflowFailException: the action failed, and another try cannot help; or its approval
+                was used already.
             AirflowException: the action failed; Airflow retries.
             AirflowSkipException: another task runs this action.
         """
@@ -229,12 +241,22 @@ class ActOperator(CommandOperator):
         if name not in self.acts:
             raise AirflowSkipException(f'Another task runs the action "{name}"')
         act = ACTS[name]
+        approval = _approval_in(context) if act.asks else ""
+        store = context["task_state_store"]
+        if approval and approval == store.get(_USED_APPROVAL):
+            raise failure(
+                f"The approval of {approval} was used already\n"
+                "  Hint: Clear this run from its first task, which asks again.",
+                retryable=False,
+            )
         words = act.command(context["params"])
         self.what = name
         with mapped_errors():
             config = settings_for(self.conn_id)
         self.log.info("%s", shown_words(words))
         self.run_command(config, context, words, done=act.done)
+        if approval:
+            store.set(_USED_APPROVAL, approval)
         with mapped_errors():
             emit_publications(context, config)
         return shown_words(words)

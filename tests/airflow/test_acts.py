@@ -44,13 +44,20 @@ FORM: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
+def dag() -> Iterator[DAG]:
+    """A DAG for the tasks of a test."""
+    with DAG("acts", schedule=None) as dag:
+        yield dag
+
+
+@pytest.fixture(autouse=True)
 def config(tmp_path: Path) -> Iterator[Config]:
-    """A project with a published replay, and a DAG for the tasks of a test."""
+    """A project with a published replay."""
     (tmp_path / "rewindow.toml").write_text('state = "state"\n')
     config = Config.load(tmp_path / "rewindow.toml")
     simple(config, "good", 100, 109, publishable=True, outputs=("ranks",))
     publish(config, "good")
-    with in_force(config), DAG("acts", schedule=None):
+    with in_force(config):
         yield config
 
 
@@ -76,6 +83,20 @@ def test_undo_shows_a_preview_and_then_runs(config: Config) -> None:
     assert state(config, "good") == "published"
     assert act() == "rewindow undo good"
     assert state(config, "good") == "undone"
+
+
+def test_approval_is_valid_for_one_action_only(config: Config, dag: DAG) -> None:
+    question = ApproveActOperator(task_id="approve_act", preview="")
+    operator = ActOperator(task_id="run_act", retries=0)
+    question >> operator
+    answered = {"chosen_options": ["Approve"], "responded_at": "2026-03-01T08:00:00Z"}
+    found = context(operator, FORM, return_value=answered) | {"task_state_store": Store()}
+    operator.execute(found)
+    assert state(config, "good") == "undone"
+    publish(config, "good")
+    with pytest.raises(AirflowFailException, match="was used already"):
+        operator.execute(found)
+    assert state(config, "good") == "published"
 
 
 def test_abandoned_replay_keeps_the_reason_of_the_form(config: Config) -> None:
