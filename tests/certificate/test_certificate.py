@@ -86,7 +86,7 @@ def test_certificate_is_stored_as_json_and_as_a_self_contained_page(config: Conf
     first, again = (write_certificate(config, certify(config, "a", "b")) for _ in range(2))
     assert first.digest == again.digest and first.path == again.path
     page = Path(first.page).read_text()
-    assert not re.search(r'(src|href)="?http', page) and "prefers-color-scheme:dark" in page
+    assert not re.search(r'(src|href)="?http', page) and "color-scheme:light dark" in page
     assert "first difference" in page.lower() and "minutes" in page
     content = json.loads(Path(first.path).read_text())
     assert (

@@ -121,7 +121,7 @@ def test_publication_uses_the_checked_versions(config: Config) -> None:
     ledger = Ledger.open(config.ledger_url)
     judged = publishing.check_publishable(config, ledger, ledger.replays.get("r"), replay.plan)
     drop_rows(replay.root)
-    details = publishing._details(config, ledger, judged)
+    details = publishing.publication_details(config, ledger, judged)
     assert details.staged_versions["ranks"] == Table.open(replay.root / "ranks").version - 1
     assert judged.replay.table("ranks").version == details.staged_versions["ranks"]
 
@@ -130,7 +130,7 @@ def test_publication_stops_when_the_facts_were_altered_after_its_start(config: C
     replay = simple(config, "r", 100, 103)
     ledger = Ledger.open(config.ledger_url)
     judged = publishing.check_publishable(config, ledger, ledger.replays.get("r"), replay.plan)
-    details = publishing._details(config, ledger, judged)
+    details = publishing.publication_details(config, ledger, judged)
     publication = ledger.publications.open(
         "r",
         prepared(config, replay.plan),

@@ -35,7 +35,7 @@ def opened(
     root = config.replay_root(replay_id)
     contents = staged_contents(root)
     tables = StagedReplay(plan, root, versions_of(contents))
-    details = publishing._details(
+    details = publishing.publication_details(
         config,
         ledger,
         publishing.Publishable(tables, contents),
