@@ -138,16 +138,22 @@ class User:
 
 @dataclass
 class Strangers:
-    """Looks for processes of Rewindow that Airflow did not start."""
+    """Looks for processes of Rewindow that Airflow did not start.
+
+    Processes that exist already, such as the Spark of other tests, do not count.
+    """
 
     supervisor: int
     found: list[str] = field(default_factory=list)
+    known: set[str] = field(default_factory=lambda: set(os.listdir("/proc")))
     ended: threading.Event = field(default_factory=threading.Event)
 
     def watch(self) -> None:
         while not self.ended.wait(0.1):
             for entry in Path("/proc").iterdir():
-                if entry.name.isdigit() and (words := _command(entry)) and self._is_stranger(entry):
+                if not entry.name.isdigit() or entry.name in self.known:
+                    continue
+                if (words := _command(entry)) and self._is_stranger(entry):
                     self.found.append(words)
 
     def _is_stranger(self, entry: Path) -> bool:

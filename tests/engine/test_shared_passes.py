@@ -204,7 +204,9 @@ def test_chain_error_names_the_operator_if_several_operators_share_its_class(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.exhaustive), 2])
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in (1, 2))]
+)
 def test_chain_results_are_equal_however_the_chain_is_divided(
     seed: int,
     attempt: Callable[..., Attempt],

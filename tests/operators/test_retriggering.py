@@ -181,6 +181,7 @@ def in_pieces(
 
 
 @pytest.mark.long
+@pytest.mark.exhaustive
 def test_retriggered_windows_equal_a_state_machine(spark: SparkSession) -> None:
     # Rules: E41, E49, E51 to E61, E64 to E66, X29
     seed = new_seed()
@@ -222,6 +223,7 @@ def test_retriggered_windows_equal_a_state_machine(spark: SparkSession) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.exhaustive
 def test_sessions_changed_by_late_tuples_equal_a_state_machine(spark: SparkSession) -> None:
     # Rules: E42, E49, E61, E65 to E69, X29, X37
     seed = new_seed()
