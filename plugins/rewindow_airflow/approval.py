@@ -190,7 +190,7 @@ class CloseReplayOperator(ReplayTask, BaseOperator):
             config = Config.load()
             ledger = Ledger.open(config.ledger_url)
             known = ledger.replays.get(self.replay)
-            decision = _decision_of(context)
+            decision = _passed_on(context, DECISION)
             if _is_closed(known):
                 self.log.info("Replay %s is %s", self.replay, known.state.value)
                 if known.state == "published" and decision and not decision["approved"]:
@@ -202,7 +202,7 @@ class CloseReplayOperator(ReplayTask, BaseOperator):
                     logger.warning("%s", in_airflow(message))
                 return known.state.value
             words = _decision_words(decision)
-            if decision and decision["when_rejected"] == GIVE_UP:
+            if decision and not decision["approved"] and decision["when_rejected"] == GIVE_UP:
                 known = abandon(config, self.replay, reason=words)
             else:
                 ledger.replays.remark(self.replay, words)
@@ -250,19 +250,18 @@ def _is_closed(known: Replay) -> bool:
     return known.state.value in CLOSED_STATES
 
 
-def _decision_of(context: Context) -> dict[str, Any] | None:
-    """Returns the decision that a task of this run has passed on; None without a question."""
-    instance = context["ti"]
+def _passed_on(context: Context, key: str) -> dict[str, Any]:
+    """Returns what a task upstream has passed on; empty if none has."""
     for task_id in sorted(context["task"].get_flat_relative_ids(upstream=True)):
-        found = instance.xcom_pull(task_ids=task_id, key=DECISION)
+        found = context["ti"].xcom_pull(task_ids=task_id, key=key)
         if found:
             return dict(found)
-    return None
+    return {}
 
 
-def _decision_words(decision: dict[str, Any] | None) -> str:
+def _decision_words(decision: dict[str, Any]) -> str:
     """Returns the decision about a replay that was not published, as text."""
-    if decision is None:
+    if not decision:
         return "not published: left staged, as the form requests"
     if decision["approved"]:
         return f"approved by {decision['by']}, but not published yet"
@@ -276,12 +275,7 @@ def accepted_in(context: Context) -> dict[str, str]:
     """Returns the reason with which a task upstream has accepted objections, and the user who gave
     it. Empty if there are none.
     """
-    instance = context["ti"]
-    for task_id in sorted(context["task"].get_flat_relative_ids(upstream=True)):
-        found = instance.xcom_pull(task_ids=task_id, key=ACCEPTED)
-        if found:
-            return dict(found)
-    return {}
+    return _passed_on(context, ACCEPTED)
 
 
 def _fields() -> dict[str, Param]:

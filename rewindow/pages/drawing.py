@@ -26,17 +26,22 @@ def script(name: str) -> str:
     return (resources.files("rewindow.pages") / "templates" / name).read_text()
 
 
-@cache
-def _environment() -> Any:
+def template_environment(*, autoescape: bool) -> Any:
+    """Returns an environment for the templates of this package."""
     import jinja2
 
-    environment = jinja2.Environment(
+    return jinja2.Environment(
         loader=jinja2.PackageLoader("rewindow.pages"),
-        autoescape=True,
+        autoescape=autoescape,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
+
+
+@cache
+def _environment() -> Any:
+    environment = template_environment(autoescape=True)
     environment.globals["script"] = script
     environment.filters |= {
         "number": _number,

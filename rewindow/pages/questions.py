@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
+from rewindow.pages.calendar import describe_range
+from rewindow.pages.drawing import template_environment
 from rewindow.publication.evidence import PublicationEvidence
 from rewindow.publication.objections import flaw_line
 from rewindow.sequences import quantity
@@ -96,24 +98,15 @@ def _times_of(grid: Grid) -> Callable[[WindowRange | int], str]:
     def times(windows: WindowRange | int) -> str:
         if isinstance(windows, int):
             return format_time(grid.start_us(windows))
-        first, last = windows.first, windows.last
-        return f"{format_time(grid.start_us(first))} to {format_time(grid.end_us(last))}"
+        return describe_range(grid, windows)
 
     return times
 
 
 @cache
 def _environment() -> Any:
-    import jinja2
-
     # Markdown is not HTML, so nothing is escaped here: texts of users go through `verbatim`.
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("rewindow.pages"),
-        autoescape=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
+    environment = template_environment(autoescape=False)
     environment.filters |= {
         "flaw_line": flaw_line,
         "quantity": quantity,

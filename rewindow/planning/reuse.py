@@ -147,7 +147,11 @@ def _difference(
     source_id = container_id(theirs.replay_id, source.name)
     row = Ledger.open(config.ledger_url).replays.find(source_id)
     root = config.replay_root(source_id)
-    has_ended = row is not None and row.state is ReplayState.ENDED
+    # A container that had ended may be abandoned later, together with its replay.
+    has_ended = row is not None and (
+        row.state is ReplayState.ENDED
+        or (row.state is ReplayState.ABANDONED and row.mark == len(row.range))
+    )
     if row is None or not has_ended or not Table.exists(root / CHECKPOINTS):
         return "it has not ended there"
     if source.mode is not container.mode:

@@ -8,6 +8,7 @@ import pytest
 from rewindow.certificate import certify
 from rewindow.errors import InputError
 from rewindow.launcher import loop
+from rewindow.launcher.verbs import abandon
 from rewindow.ledger import Ledger
 from rewindow.planning import ReplayRequest, create_replay, draft_plan
 from rewindow.recovery import Plan
@@ -122,6 +123,22 @@ def test_change_in_the_last_operator_reuses_upstream_containers(project: Project
     again = draft_plan(project.config, ReplayRequest("chain", reuse="fixed")).plan
     assert list(reused(again).values()) == ["fixed@c1", "fixed@c2", "fixed@c3"]
     assert again.options == ["--reuse", "fixed"]
+
+
+def test_containers_of_an_abandoned_replay_are_reused(project: Project) -> None:
+    # The plan task of Airflow abandons a replay before it plans again with fixed code.
+    write(project, CODE)
+    run(project, "given_up")
+    abandon(project.config, "given_up", reason="its code changed")
+    write(project, FIXED)
+    plan = run(project, "after_fix", reuse="given_up")
+    assert reused(plan) == {
+        "c1": "given_up@c1",
+        "c2": "given_up@c2",
+        "c3": "the code of three has changed",
+    }
+    run(project, "without_reuse")
+    assert certify(project.config, "without_reuse", "after_fix", full=True).equal
 
 
 def test_changed_helper_of_the_first_operator_prevents_any_reuse(project: Project) -> None:
