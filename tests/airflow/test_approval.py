@@ -299,6 +299,13 @@ def test_decision_of_a_rejection_is_recorded(
     )
 
 
+def test_approved_replay_is_never_abandoned(lossy: Config) -> None:
+    decision = {"approved": True, "by": "maria", "comment": "", "when_rejected": GIVE_UP}
+    task = CloseReplayOperator(task_id="close_replay", replay="lossy")
+    approval() >> task
+    assert task.execute(context(task, **{DECISION: decision})) == "checked"
+
+
 def test_deadline_without_an_answer_leaves_the_replay_staged(lossy: Config) -> None:
     operator = approval()
     found = context(operator)
