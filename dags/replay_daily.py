@@ -8,7 +8,8 @@ Because an application has state, a day starts only after the previous run, in t
 dates, has succeeded. A failed day blocks the following days until it is cleared or marked as
 success. The next day waits in `plan_replay` (deferred), all others in the queue. If an earlier day
 is cleared or started by hand, and a waiting day occupies its slot, the run of the waiting day ends
-as failed. Its log names the earlier run, and it is started again automatically when its turn comes.
+as skipped, which Airflow counts as a success. Its log names the earlier run, and it is started
+again automatically when its turn comes. To leave it out, mark its task plan_replay as success.
 So the days stay in order, whichever of them are cleared and however a backfill runs.
 
 With the option `--reprocess-behavior completed`, days that were already published are computed and

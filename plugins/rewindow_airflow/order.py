@@ -5,6 +5,9 @@ Airflow's `depends_on_past` waits inside the slot of `max_active_runs`. If an ea
 cleared, or started manually, it queues for that slot, and both wait forever. Here a run waits only
 as long as no other run needs its slot. If an earlier run is queued, the waiting run ends, and is
 started again when it is the earlier one's turn.
+
+A run that gives up its slot is skipped: it has not failed, so no failure callback runs. Airflow
+counts it as a success. A mark shows that its turn is still to come.
 """
 
 from __future__ import annotations
@@ -12,25 +15,27 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DagRunState
-from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError
+from airflow.sdk.exceptions import AirflowRuntimeError, AirflowSkipException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.sdk.types import DagRunProtocol
 
-MADE_WAY = "made_way_for"
-"""XCom of the task of a run that has given up its slot. Its value is the run's clear count at that
-time, so that it is valid only once.
+MADE_WAY = "made_way"
+"""XCom of the task of a run that has given up its slot: the run, its date, and its clear count at
+that time. Airflow deletes it when the task starts again.
 """
 _QUEUED = "queued"
 _RUNNING = "running"
 _SUCCESS = "success"
 _FAILED = "failed"
+_SKIPPED = "skipped"
 _EVER = datetime(9999, 12, 31, tzinfo=UTC)
 _LOOK_SECONDS = 2.0
 _LOOKS = 150
@@ -39,6 +44,20 @@ _LOOKS_WHILE_NEEDED = 10
 the trigger may miss both.
 """
 _END_SECONDS_MAX = 60.0
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """A run that has given up its slot, or is about to.
+
+    Attributes:
+        logical_date: date of the run.
+        clear_number: how often the run had been cleared at that time.
+    """
+
+    run_id: str
+    logical_date: datetime
+    clear_number: int
 
 
 def turn_of(context: Context) -> ChangeTrigger | None:
@@ -50,12 +69,12 @@ def turn_of(context: Context) -> ChangeTrigger | None:
     slots only the latest gives up its slot, so slots only move to earlier runs.
 
     Raises:
-        AirflowFailException: an earlier run is queued for the slot, and this run gives it up.
+        AirflowSkipException: an earlier run is queued for the slot, and this run gives it up.
     """
     run = context["dag_run"]
     before = _run_before(run)
     queued = _count_of_queued(run.dag_id)
-    if before is None or before.state == _SUCCESS:
+    if before is None or _is_done(context, before):
         _start_again_after(context, run)
         return None
     needed = make_way(context)
@@ -75,49 +94,83 @@ def make_way(context: Context) -> bool:
     stays if it announces its end and then finds no queued run, because no run would restart it.
 
     Raises:
-        AirflowFailException: this run gives up its slot.
+        AirflowSkipException: this run gives up its slot.
     """
     run = context["dag_run"]
     earlier = _queued_before(run)
     if earlier is None or not _is_latest(run):
         return earlier is not None
-    context["ti"].xcom_push(key=MADE_WAY, value=run.clear_number)
+    assert run.logical_date is not None, "a run without a date has no earlier run"
+    mark = {
+        "run_id": run.run_id,
+        "logical_date": run.logical_date.isoformat(),
+        "clear_number": run.clear_number,
+    }
+    context["ti"].xcom_push(key=MADE_WAY, value=mark)
     if _queued_before(run) is None:
         context["ti"].xcom_push(key=MADE_WAY, value=None)
         return False
-    raise AirflowFailException(
+    raise AirflowSkipException(
         f"The run {earlier.run_id} is earlier, and queued for the slot of this one, which makes "
         "way.\n"
         "It is started again, from the beginning, as soon as the earlier one has its turn."
     )
 
 
+def has_made_way(context: Context, run: DagRunProtocol) -> bool:
+    """Returns whether a run has ended because it gave up its slot.
+
+    A user leaves out such a run by marking its plan task as success, so the state of that task
+    counts, too.
+    """
+    marks = [mark for mark in _marks(context, run) if mark.run_id == run.run_id]
+    return bool(marks) and _is_made_way(context, run, marks[0])
+
+
+def _is_done(context: Context, run: DagRunProtocol) -> bool:
+    """Returns whether a run has succeeded, and not given up its slot.
+
+    Another run may restart it at any time. Its mark then disappears, but its clear count changes
+    before that, so the run is read again after its mark.
+    """
+    if run.state != _SUCCESS or has_made_way(context, run):
+        return False
+    now = _run_at(run.dag_id, run.logical_date)
+    return now is not None and (now.run_id, now.state, now.clear_number) == (
+        run.run_id,
+        run.state,
+        run.clear_number,
+    )
+
+
 def _start_again_after(context: Context, run: DagRunProtocol) -> None:
     """Restarts the later runs that gave up their slots.
 
-    If one of them is about to end, waits for it first.
+    If one of them is about to end, waits for it first. The marks of all runs are read in one
+    request, because hundreds of later runs may have succeeded.
     """
-    for ending in _runs_back(run, _RUNNING, _EVER):
-        deadline = time.monotonic() + _END_SECONDS_MAX
-        while (
-            _has_made_way(context, ending)
-            and run_state(ending.dag_id, ending.run_id) == _RUNNING
-            and time.monotonic() < deadline
-        ):
-            time.sleep(_LOOK_SECONDS / 4)
-    for later in reversed(list(_runs_back(run, _FAILED, _EVER))):
-        if _has_made_way(context, later):
+    newest = _previous(run.dag_id, _EVER)
+    if newest is None:
+        return
+    deadline = time.monotonic() + _END_SECONDS_MAX
+    while any(_is_ending(run.dag_id, mark) for mark in _marks(context, newest, after=run)):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(_LOOK_SECONDS / 4)
+    for mark in _marks(context, newest, after=run):
+        later = _run_at(run.dag_id, mark.logical_date)
+        if later is not None and _is_made_way(context, later, mark):
             _start_again(later)
 
 
 def _start_again_before(context: Context, run: DagRunProtocol) -> None:
-    """Restarts the earlier runs that gave up their slots, back to the last success.
+    """Restarts the earlier runs that gave up their slots, back to the last one that is done.
 
     The slots are no longer needed.
     """
     before = _run_before(run)
-    while before is not None and before.state != _SUCCESS:
-        if before.state == _FAILED and _has_made_way(context, before):
+    while before is not None and not _is_done(context, before):
+        if has_made_way(context, before):
             _start_again(before)
         before = _run_before(before)
 
@@ -205,6 +258,11 @@ def _run_before(run: DagRunProtocol) -> DagRunProtocol | None:
     return _previous(run.dag_id, run.logical_date) if run.logical_date else None
 
 
+def _run_at(dag_id: str, date: datetime | None) -> DagRunProtocol | None:
+    """Returns the run of a logical date."""
+    return _previous(dag_id, date + timedelta(microseconds=1)) if date else None
+
+
 def _previous(dag_id: str, date: datetime, state: str | None = None) -> DagRunProtocol | None:
     from airflow.sdk.execution_time.comms import GetPreviousDagRun
 
@@ -218,12 +276,50 @@ def _start_again(run: DagRunProtocol) -> None:
     _ask(TriggerDagRun(dag_id=run.dag_id, run_id=run.run_id, reset_dag_run=True))
 
 
-def _has_made_way(context: Context, run: DagRunProtocol) -> bool:
+def _marks(
+    context: Context,
+    newest: DagRunProtocol,
+    after: DagRunProtocol | None = None,
+) -> list[_Mark]:
+    """Returns the marks of runs up to one run, the earliest first, in one request.
+
+    Args:
+        context: Airflow's context.
+        newest: the last run whose mark is returned.
+        after: only marks of runs after this one.
+    """
     instance = context["ti"]
-    return bool(
-        instance.xcom_pull(task_ids=instance.task_id, run_id=run.run_id, key=MADE_WAY)
-        == run.clear_number
+    values = instance.xcom_pull(
+        task_ids=[instance.task_id],
+        run_id=newest.run_id,
+        key=MADE_WAY,
+        include_prior_dates=True,
     )
+    marks = []
+    for value in filter(None, values):  # A run that stays has removed its mark.
+        date = datetime.fromisoformat(value["logical_date"])
+        if after is None or after.logical_date is None or date > after.logical_date:
+            marks.append(_Mark(value["run_id"], date, value["clear_number"]))
+    return sorted(marks, key=lambda mark: mark.logical_date)
+
+
+def _is_made_way(context: Context, run: DagRunProtocol, mark: _Mark) -> bool:
+    """Returns whether a run with a mark has ended because of it, and was not cleared since."""
+    if run.state not in (_SUCCESS, _FAILED) or run.clear_number != mark.clear_number:
+        return False
+    instance = context["ti"]
+    states = instance.get_task_states(
+        dag_id=run.dag_id,
+        task_ids=[instance.task_id],
+        run_ids=[run.run_id],
+    )
+    return bool(states.get(run.run_id, {}).get(instance.task_id) == _SKIPPED)
+
+
+def _is_ending(dag_id: str, mark: _Mark) -> bool:
+    """Returns whether a run has announced that it gives up its slot, and has not ended yet."""
+    run = _run_at(dag_id, mark.logical_date)
+    return run is not None and (run.state, run.clear_number) == (_RUNNING, mark.clear_number)
 
 
 def _same_slots(run: DagRunProtocol, other: DagRunProtocol) -> bool:

@@ -112,9 +112,10 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
         Raises:
             AirflowFailException: the range, the application or the settings are rejected; the
                 application differs from the one in the plan of the run's open replay, and this
-                task was not cleared; or this run gives up its slot to an earlier one.
+                task was not cleared.
             AirflowRescheduleException: windows to replay are not recorded yet.
-            AirflowSkipException: there is nothing to replay.
+            AirflowSkipException: there is nothing to replay, or this run gives up its slot to an
+                earlier one.
             TaskDeferred: the previous run has not succeeded yet.
 
         Rules: W65

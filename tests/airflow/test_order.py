@@ -4,6 +4,7 @@ done, in order.
 
 from __future__ import annotations
 
+import copy
 import os
 import random
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DagRunState
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowSkipException
 
 from rewindow_airflow import order
 
@@ -29,10 +30,17 @@ class Day:
     state: DagRunState = DagRunState.QUEUED
     dag_id: str = "days"
     run_type: str = "scheduled"
-    made_way: int | None = None
+    made_way: dict[str, Any] | None = None
     clear_number: int = 0
     step: str = "begin"
     trigger: order.ChangeTrigger | None = None
+    plan: str = ""
+    """State of the plan task after the run has ended."""
+    is_marked: bool = False
+
+    @property
+    def is_done(self) -> bool:
+        return self.state == "success" and (self.plan == "success" or self.is_marked)
 
 
 @dataclass
@@ -45,23 +53,35 @@ class Scheduler:
     slots: int
     failing: set[str] = field(default_factory=set)
     done: list[str] = field(default_factory=list)
+    pulls: int = 0
+
+    def mark_success(self, day: Day) -> None:
+        """A user marks a run as success, or its plan task if the run has given up its slot.
+
+        Airflow skips the tasks of a run that was queued.
+        """
+        day.plan = "skipped" if day.state == "queued" else "success"
+        day.state, day.is_marked = DagRunState.SUCCESS, True
 
     def previous(self, dag_id: str, date: datetime, state: str | None = None) -> Day | None:
         earlier = [
             day for day in self.days if day.logical_date < date and state in (None, day.state.value)
         ]
-        return max(earlier, key=lambda day: day.logical_date, default=None)
+        # An answer of Airflow does not change afterwards.
+        return copy.copy(max(earlier, key=lambda day: day.logical_date, default=None))
 
-    def clear(self, day: Day) -> None:
+    def clear(self, answer: Day) -> None:
+        day = self.days[int(answer.run_id)]
         if day.state in (DagRunState.SUCCESS, DagRunState.FAILED):
             day.state = DagRunState.QUEUED
             day.step = "begin"
             day.trigger = None
+            day.plan, day.is_marked = "", False
             day.clear_number += 1
 
     def add(self) -> None:
         self.days.append(
-            Day(f"{len(self.days):02}", START + timedelta(days=len(self.days)), len(self.days))
+            Day(f"{len(self.days):03}", START + timedelta(days=len(self.days)), len(self.days))
         )
 
     def start(self) -> bool:
@@ -78,9 +98,10 @@ class Scheduler:
         if day.state != "running":
             return False
         if day.step == "ends":
-            day.state = DagRunState.FAILED
+            day.state, day.plan = DagRunState.SUCCESS, "skipped"
         elif day.step == "works":
             day.state = DagRunState.FAILED if day.run_id in self.failing else DagRunState.SUCCESS
+            day.plan = day.state.value
             if day.state == "success":
                 self.done.append(day.run_id)
         else:
@@ -96,12 +117,12 @@ class Scheduler:
                 return
         try:
             trigger = order.turn_of({"dag_run": day, "ti": Instance(self, day)})  # type: ignore[arg-type]
-        except AirflowFailException:
+        except AirflowSkipException:
             day.step = "ends"
             return
         if trigger is None:
             before = self.previous("days", day.logical_date)
-            assert before is None or before.state == "success", f"{day.run_id} goes before {before}"
+            assert before is None or before.is_done, f"{day.run_id} goes before {before}"
         assert trigger is None or isinstance(trigger, order.ChangeTrigger)
         day.step, day.trigger = ("works", None) if trigger is None else ("waits", trigger)
 
@@ -117,8 +138,18 @@ class Instance(SimpleNamespace):
     def xcom_push(self, key: str, value: Any) -> None:
         self.day.made_way = value
 
-    def xcom_pull(self, task_ids: str, run_id: str, key: str) -> Any:
-        return next(day.made_way for day in self.scheduler.days if day.run_id == run_id)
+    def xcom_pull(
+        self,
+        task_ids: list[str],
+        run_id: str,
+        key: str,
+        include_prior_dates: bool,
+    ) -> list[Any]:
+        self.scheduler.pulls += 1
+        return [day.made_way for day in self.scheduler.days if day.run_id <= run_id]
+
+    def get_task_states(self, dag_id: str, task_ids: list[str], run_ids: list[str]) -> Any:
+        return {run: {self.task_id: self.scheduler.days[int(run)].plan} for run in run_ids}
 
 
 def make(monkeypatch: pytest.MonkeyPatch, days: int, slots: int) -> Scheduler:
@@ -147,7 +178,7 @@ def make(monkeypatch: pytest.MonkeyPatch, days: int, slots: int) -> Scheduler:
 def run_to_the_end(scheduler: Scheduler, number: random.Random) -> None:
     """Lets everybody act in any order until all days are done."""
     for _ in range(STEPS_MAX):
-        if all(day.state == "success" for day in scheduler.days):
+        if all(day.is_done for day in scheduler.days):
             return
         if number.random() < 0.3:
             scheduler.start()
@@ -172,7 +203,7 @@ def test_days_run_in_order_under_any_interleaving_of_failures_and_clears(
     for _ in range(number.randint(20, 400)):
         act = number.random()
         if marking and act < 0.02:
-            number.choice(scheduler.days).state = DagRunState.SUCCESS
+            scheduler.mark_success(number.choice(scheduler.days))
         elif act < 0.05:
             day = number.choice(scheduler.days)
             scheduler.failing.discard(day.run_id)
@@ -195,7 +226,7 @@ def test_twenty_later_days_run_in_order_after_a_cleared_day(
 ) -> None:
     number = random.Random(1)
     scheduler = make(monkeypatch, 21, 1)
-    scheduler.failing = {"00"}
+    scheduler.failing = {"000"}
     for _ in range(300):
         scheduler.start()
         scheduler.advance(number.choice(scheduler.days))
@@ -218,7 +249,79 @@ def test_next_run_restarts_a_run_that_waited_for_a_run_marked_as_success(
     scheduler.clear(first)
     while second.state == "running":
         scheduler.advance(second)
-    first.state = DagRunState.SUCCESS
+    scheduler.mark_success(first)
     scheduler.add()
     run_to_the_end(scheduler, random.Random(2))
-    assert scheduler.done == ["01", "02"]
+    assert scheduler.done == ["001", "002"]
+
+
+def made_way(scheduler: Scheduler, day: Day) -> None:
+    """Lets a day give up its slot."""
+    day.state = DagRunState.RUNNING
+    with pytest.raises(AirflowSkipException):
+        order.make_way({"dag_run": day, "ti": Instance(scheduler, day)})  # type: ignore[arg-type]
+    day.step = "ends"
+    scheduler.advance(day)
+
+
+def test_run_that_gave_up_its_slot_is_not_done_although_airflow_counts_it_as_success(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheduler = make(monkeypatch, 3, 3)
+    first, second, third = scheduler.days
+    made_way(scheduler, second)
+    assert second.state == "success"
+    scheduler.mark_success(first)
+    third.state = DagRunState.RUNNING
+    scheduler.advance(third)
+    assert (second.state, third.step) == ("queued", "waits")
+
+
+def test_run_waits_while_another_run_restarts_the_previous_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The mark of the previous run disappears between two requests.
+    scheduler = make(monkeypatch, 3, 3)
+    first, second, third = scheduler.days
+    made_way(scheduler, second)
+    scheduler.mark_success(first)
+    third.state = DagRunState.RUNNING
+    pull = Instance.xcom_pull
+
+    def restarted(self: Instance, **question: Any) -> list[Any]:
+        scheduler.clear(second)
+        second.made_way = None
+        return pull(self, **question)
+
+    monkeypatch.setattr(Instance, "xcom_pull", restarted)
+    scheduler.advance(third)
+    assert third.step != "works"
+
+
+@pytest.mark.parametrize("cleared", [False, True])
+def test_run_that_gave_up_its_slot_is_left_out_if_a_user_marks_it_as_success(
+    cleared: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheduler = make(monkeypatch, 3, 3)
+    first, second, third = scheduler.days
+    made_way(scheduler, second)
+    if cleared:
+        scheduler.clear(second)
+    for day in (first, second):
+        scheduler.mark_success(day)
+    third.state = DagRunState.RUNNING
+    scheduler.advance(third)
+    assert third.step == "works"
+
+
+def test_marks_of_hundreds_of_later_runs_are_read_in_two_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheduler = make(monkeypatch, 300, 1)
+    first, *later = scheduler.days
+    for day in later:
+        scheduler.mark_success(day)
+    first.state = DagRunState.RUNNING
+    scheduler.advance(first)
+    assert (first.step, scheduler.pulls) == ("works", 2)
