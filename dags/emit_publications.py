@@ -11,9 +11,17 @@ publication twice.
 The task close_unstarted abandons planned replays whose DAG run ended or was deleted before they
 started, so that they are no longer listed as planned. If you clear such a run, it plans a new
 replay.
+
+The task notify_conditions calls the notifiers in the section [airflow] of rewindow.toml about
+conditions such as a failed gate or a silent stream, when they start, worsen and end.
 """
 
-from rewindow_airflow import close_unstarted, emit_publications, scheduled_dag
+from rewindow_airflow import (
+    close_unstarted,
+    emit_publications,
+    notify_conditions,
+    scheduled_dag,
+)
 
 with scheduled_dag(
     "emit_publications",
@@ -24,3 +32,4 @@ with scheduled_dag(
 ):
     emit_publications()
     close_unstarted()
+    notify_conditions()

@@ -9,12 +9,17 @@ from urllib.parse import quote
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator, Param
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowSkipException,
+    TaskAwaitingInput,
+)
 
 from rewindow_airflow.failures import mapped_errors
 from rewindow_airflow.forms import APPROVE, STAGED, TEXT_LENGTH_MAX
 from rewindow_airflow.hints import in_airflow
 from rewindow_airflow.links import address, push_links
+from rewindow_airflow.notices import notify_answered, notify_asked
 from rewindow_airflow.replay_task import ReplayTask
 
 if TYPE_CHECKING:
@@ -101,12 +106,16 @@ class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
 
         evidence = evidence_of(self.replay)
         plan = evidence.plan
-        self.subject = self.subject or (
-            f"Publish {plan.application}, {describe_range(plan.grid, plan.range)}?"
-        )
+        times = describe_range(plan.grid, plan.range)
+        self.subject = self.subject or f"Publish {plan.application}, {times}?"
         self.body = question(evidence, self.body or "")
         context["ti"].xcom_push(key=SHOWN, value=list(evidence.objections))
-        return super().execute(context)
+        try:
+            return super().execute(context)
+        except TaskAwaitingInput:
+            where = f"{plan.application}, windows {plan.range}, {times}"
+            notify_asked(context, f'replay "{self.replay}" waits for an approval', where)
+            raise
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """Continues after the answer: passes on the decision, or skips the publication.
@@ -120,6 +129,7 @@ class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
         approved = event.get("chosen_options") == [self.APPROVE]
         if approved:
             self._check_approval(context, accept)
+        notify_answered(context)
         user = (event.get("responded_by_user") or {}).get("name")
         decision = {
             "approved": approved,

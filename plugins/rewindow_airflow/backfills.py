@@ -38,6 +38,8 @@ class PlanStepsOperator(BaseOperator):
     again.
     """
 
+    plans_replays = True
+
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Returns the steps, in the order in which they run.
 

@@ -11,6 +11,10 @@ Other tasks can be added between them, for example a sensor before the plan, or 
 the publication. Each function accepts all arguments of Airflow's DAG or operator, such as `task_id`
 or `max_active_runs`, and they replace the defaults. Parameters, default arguments and tags of a DAG
 are added to those of Rewindow.
+
+Each function that creates a DAG also accepts `notifiers`, a list of Airflow's notifiers or
+functions that are called about conditions such as a failed gate, and `notify_on`, the conditions
+(docs/notifications.md).
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ from airflow.sdk.definitions.timetables.assets import AssetTriggeredTimetable
 from airflow.sdk.definitions.timetables.simple import OnceTimetable
 
 from rewindow.errors import InputError
+from rewindow.settings.conditions import CONDITIONS
 from rewindow.settings.config import Config
 from rewindow_airflow import replay_requests
 from rewindow_airflow.acts import (
@@ -61,6 +66,7 @@ from rewindow_airflow.forms import (
     replay_id_param,
     replay_params,
 )
+from rewindow_airflow.notices import NotifyOperator, RunNotices
 from rewindow_airflow.operators import RewindowSubmitOperator
 from rewindow_airflow.policy import DEFAULT_ARGS, SINCE
 from rewindow_airflow.repairs import RepairOperator
@@ -416,21 +422,29 @@ def close_unstarted(**arguments: Any) -> BaseOperator:
     return _task(CloseUnstartedOperator, arguments, task_id="close_unstarted")
 
 
+def notify_conditions(**arguments: Any) -> BaseOperator:
+    """Returns the task that calls the notifiers in rewindow.toml about all conditions."""
+    return _task(NotifyOperator, arguments, task_id="notify_conditions")
+
+
 def build_report_site(**arguments: Any) -> BaseOperator:
     """Returns the task that rebuilds the pages about all checks."""
     return _task(BuildReportSiteOperator, arguments, task_id="build_report_site")
 
 
 def _dag(dag_id: str, given: Mapping[str, Any], **ours: Any) -> DAG:
-    """Returns a DAG. The given arguments replace the others; parameters, default arguments and
-    tags are merged.
+    """Returns a DAG. The given arguments replace the others; parameters, default arguments, tags
+    and callbacks are merged.
     """
+    given = dict(given)
+    notices = RunNotices(dag_id, given.pop("notifiers", ()), given.pop("notify_on", CONDITIONS))
     values = {"schedule": None, "start_date": SINCE, "catchup": False, **ours, **given}
     # The items of Airflow's ParamsDict are Params, but its values are their defaults.
     added = dict((given.get("params") or {}).items())
     values["params"] = ours.get("params", {}) | added
     values["default_args"] = DEFAULT_ARGS | (given.get("default_args") or {})
     values["tags"] = sorted({"rewindow", *(given.get("tags") or ())})
+    notices.add_to(values, Config.load())
     return DAG(dag_id, **values)
 
 

@@ -57,13 +57,13 @@ def in_airflow(message: str, act: str = "") -> str:
     shown = []
     for line in message.split("\n"):
         hint = _HINT.match(line)
-        if hint and (words := act or _acts_for(line)):
+        if hint and (words := act or acts_for(line)):
             shown.append(f"{hint[1]}In Airflow: {words}.")
         shown.append(line)
     return "\n".join(shown)
 
 
-def _acts_for(hint: str) -> str:
+def acts_for(hint: str) -> str:
     """Returns the actions that do the same as the commands of a hint, in their order."""
     acts: dict[int, str] = {}
     for pattern, words in _ACTS.items():

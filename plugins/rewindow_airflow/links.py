@@ -43,6 +43,21 @@ def address(path: str) -> str:
     return f"{airflow_path()}{PREFIX}/{path}"
 
 
+def absolute_link(dag: str, run: str, replay: str) -> str:
+    """Returns the complete address of the page of a replay, or of a DAG run without a replay, or of
+    the overview.
+
+    It starts with [api] base_url, so a reader outside of Airflow can open it.
+    """
+    if replay:
+        path = f"{PREFIX}/replays/{quote(whole_replay(replay), safe='')}/page"
+    elif run:
+        path = f"/dags/{quote(dag, safe='')}/runs/{quote(run, safe='')}"
+    else:
+        path = f"{PREFIX}/overview"
+    return f"{conf.get('api', 'base_url', fallback='').rstrip('/')}{path}"
+
+
 def push_links(operator: OfReplay, context: Context) -> None:
     """Shows the links of a task while it runs or waits.
 

@@ -8,7 +8,7 @@ provider's type `spark` are supported, and the provider may be installed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -98,6 +98,8 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         self._subject = f'{self.job} of "{name}"'
         with mapped_errors(self._ending()):
             config = settings_for(self.conn_id)
+            if self.job == "record":
+                _store_schedule(config, name, context)
             submission = self._begin(config, name, context)
         if submission is None:
             self.log.info(
@@ -226,3 +228,15 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         last = self._told.last if self._told else None
         reached = f": {last.mark:,} of {last.of:,} windows are committed" if last else ""
         return f"A retry or a clear of this task resumes the same {self._subject}{reached}."
+
+
+def _store_schedule(config: Config, stream: str, context: Context) -> None:
+    """Stores which DAG records a stream at which interval, so that its standstill is noticed."""
+    from rewindow.ledger import Ledger
+
+    run = context["dag_run"]
+    if run.run_type == "scheduled" and run.data_interval_start and run.data_interval_end:
+        interval = run.data_interval_end - run.data_interval_start
+        Ledger.open(config.ledger_url).notices.schedule(
+            stream, run.dag_id, interval // timedelta(microseconds=1)
+        )

@@ -135,12 +135,44 @@ def _is_done(context: Context, run: DagRunProtocol) -> bool:
     """
     if run.state != _SUCCESS or has_made_way(context, run):
         return False
+    return is_unchanged(run)
+
+
+def is_unchanged(run: DagRunProtocol) -> bool:
+    """Returns whether a run with a logical date still has its state, and was not cleared."""
     now = _run_at(run.dag_id, run.logical_date)
     return now is not None and (now.run_id, now.state, now.clear_number) == (
         run.run_id,
         run.state,
         run.clear_number,
     )
+
+
+def gave_up_slot(dag_id: str, run_id: str, task_id: str) -> bool:
+    """Returns whether a run of any DAG has ended because it gave up its slot.
+
+    Unlike `has_made_way`, this also works in callbacks, which run in the DAG processor and may not
+    know more about a run than its id.
+
+    Args:
+        dag_id: id of the DAG.
+        run_id: id of a run that has ended.
+        task_id: its plan task.
+    """
+    from airflow.sdk.execution_time.xcom import XCom
+
+    states = task_states(dag_id, run_id)
+    marks = XCom.get_all(key=MADE_WAY, dag_id=dag_id, task_id=task_id, run_id=run_id)
+    return states.get(task_id) == _SKIPPED and any(marks or ())
+
+
+def task_states(dag_id: str, run_id: str) -> dict[str, str | None]:
+    """Returns the states of the tasks of a run; empty if it was deleted."""
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    states: dict[str, dict[str, str | None]]
+    states = RuntimeTaskInstance.get_task_states(dag_id=dag_id, run_ids=[run_id])
+    return states.get(run_id, {})
 
 
 def _start_again_after(context: Context, run: DagRunProtocol) -> None:

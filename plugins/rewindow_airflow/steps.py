@@ -79,6 +79,8 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
             clear; the task then fails.
     """
 
+    plans_replays = True
+
     def __init__(
         self,
         *,

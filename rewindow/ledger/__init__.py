@@ -9,6 +9,7 @@ from rewindow.ledger.attempts import AttemptEnd, AttemptRecord, GroupTiming
 from rewindow.ledger.checks import Acceptance, Check
 from rewindow.ledger.facade import Ledger
 from rewindow.ledger.leases import Lease
+from rewindow.ledger.notices import Change, ClaimedChange, Condition
 from rewindow.ledger.outbox import Emitter
 from rewindow.ledger.publication_rows import Publication, PublishedTable, publish_app_id
 from rewindow.ledger.replays import Replay, ReplayState
@@ -19,7 +20,10 @@ __all__ = [
     "Acceptance",
     "AttemptEnd",
     "AttemptRecord",
+    "Change",
     "Check",
+    "ClaimedChange",
+    "Condition",
     "Emitter",
     "GroupTiming",
     "Lease",

@@ -8,6 +8,7 @@ from rewindow.ledger.attempts import Attempts
 from rewindow.ledger.checks import Checks
 from rewindow.ledger.connection import Database
 from rewindow.ledger.leases import Leases
+from rewindow.ledger.notices import Notices
 from rewindow.ledger.outbox import Outbox
 from rewindow.ledger.publications import Publications
 from rewindow.ledger.replays import Replays, ReplayState
@@ -30,6 +31,7 @@ class Ledger:
         publications: publications, undos and withdrawals.
         outbox: publications whose asset events are not emitted yet.
         stale: published windows that were computed from a state that has changed since.
+        notices: what notifiers have sent about conditions.
     """
 
     def __init__(self, database: Database) -> None:
@@ -42,6 +44,7 @@ class Ledger:
         self.publications = Publications(database)
         self.outbox = Outbox(database)
         self.stale = Staleness(database)
+        self.notices = Notices(database)
 
     @classmethod
     def open(cls, url: str, *, make: bool = True) -> Ledger:

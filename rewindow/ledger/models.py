@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from rewindow.windows import to_datetime
 
-VERSION = "0006"
+VERSION = "0007"
 """The newest migration. A ledger at this version is opened without reading the migrations."""
 
 
@@ -227,4 +227,24 @@ acceptances = Table(
     Column("tables", JSON(none_as_null=True)),
     Column("accepted_at", Moment, nullable=False),
     Index("acceptances_by_replay", "replay_id"),
+)
+
+notices = Table(
+    "notices",
+    metadata,
+    Column("notifier", String(250), primary_key=True),
+    Column("kind", String(32), primary_key=True),
+    Column("subject", String(750), primary_key=True),
+    Column("condition", JSON, nullable=False),
+    Column("sent_measure", BigInteger),
+    Column("claim", String(32)),
+    Column("changed_at", Moment, nullable=False),
+)
+
+recordings = Table(
+    "recordings",
+    metadata,
+    Column("stream", String(255), primary_key=True),
+    Column("dag_id", String(250), nullable=False),
+    Column("interval_us", BigInteger, nullable=False),
 )

@@ -8,8 +8,9 @@
 | publications | transaction ids `publish/<table>`, and user metadata of the commits |
 | stale ranges | `details["stale"]` of each application's newest publication |
 
-Not stored in tables, so lost: acceptances, gate results, timings, leases, the outbox, and that a
-replay was abandoned. Restored publications that are complete count as emitted.
+Not stored in tables, so lost: acceptances, gate results, timings, leases, the outbox, notices,
+schedules of recordings, and that a replay was abandoned. Restored publications that are complete
+count as emitted, and notifiers are called again about conditions that are still true.
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ from rewindow.names import (
     files_name,
     windows_name,
 )
+from rewindow.settings.conditions import CONDITIONS, ConditionKind
 from rewindow.settings.errors import check_keys, wrong_setting
 from rewindow.settings.file import (
     BY_NAME,
@@ -339,6 +340,12 @@ class AirflowConfig(Section):
     inputs that have changed since, for example because of late tuples. "approve": it asks a person
     first. By default, its log lists the necessary repairs.
     """
+    notifiers: list[str] = Field(default_factory=list)
+    """Notifiers of Airflow that are called about conditions, such as a failed gate: objects by
+    name, as MODULE:NAME, which Airflow's processes can import.
+    """
+    notify_on: list[ConditionKind] = Field(default_factory=lambda: [*CONDITIONS])
+    """The conditions about which these notifiers are called; by default all."""
 
 
 class TargetConfig(Section):

@@ -177,8 +177,19 @@ class Instance(SimpleNamespace):
 
 
 def context(operator: Any, params: dict[str, Any] | None = None, **pushed: Any) -> Any:
-    instance = Instance(id="1", pushed=dict(pushed), try_number=1, max_tries=0)
-    return {"params": params or {}, "task_instance": instance, "ti": instance, "task": operator}
+    instance = Instance(
+        id="1", task_id="approve_publication", pushed=dict(pushed), try_number=1, max_tries=0
+    )
+    run = SimpleNamespace(dag_id="asks", run_id="manual__1")
+    return {
+        "params": params or {},
+        "task_instance": instance,
+        "ti": instance,
+        "task": operator,
+        "dag": DAG("asks", schedule=None),
+        "dag_run": run,
+        "run_id": run.run_id,
+    }
 
 
 def answer(option: str, **inputs: Any) -> dict[str, Any]:
