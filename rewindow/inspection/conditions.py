@@ -89,6 +89,7 @@ def find_conditions(
             try:
                 found += _of_stream(config, ledger, name)
             except RewindowError as error:
+                # A damaged stream must not hide the conditions of the others.
                 logger.warning('Conditions of stream "%s" are not known: %s', name, error)
                 unreadable.add(name)
     return [one for one in found if one.kind in kinds and scope.covers(one)], unreadable
@@ -127,6 +128,7 @@ def _failed_gates(config: Config, ledger: Ledger) -> Iterator[Condition]:
     ended.
     """
     for row in ledger.replays.newest(state=ReplayState.ENDED, limit=_REPLAYS_MAX):
+        # Candidates are never published, so their gates need no decision.
         checks = ledger.checks.newest(row.replay_id, limit=1)
         if row.plan.get("candidate") or not checks or checks[0].verdict != FAILED:
             continue
@@ -219,6 +221,7 @@ def _newest(config: Config, name: str) -> _Newest:
     sql = """select max(sealed_at) as sealed_at,
              max(case when tuples > 0 then window_id end) as last from w"""
     seals = query(sql, w=config.windows_table(name)).to_pylist()[0]
+    # Only one window of the tuples is read: a stream may have millions.
     if seals["last"] is None:
         return _Newest(seals["sealed_at"], None)
     sql = f"select max(arrived_at) as at from s where window_id = {seals['last']}"
@@ -272,6 +275,7 @@ def _standstill(
     if recording is None or settings.sealed_to is not None:
         return
     seal_after = timedelta(microseconds=settings.seal_after_us)
+    # The clock of the ledger is the same for all machines.
     quiet = ledger.notices.clock() - newest.sealed_at - seal_after
     intervals = quiet // timedelta(microseconds=recording.interval_us)
     if intervals >= _INTERVALS_MIN:

@@ -9,7 +9,7 @@ from rewindow.ledger.attempts import AttemptEnd, AttemptRecord, GroupTiming
 from rewindow.ledger.checks import Acceptance, Check
 from rewindow.ledger.facade import Ledger
 from rewindow.ledger.leases import Lease
-from rewindow.ledger.notices import Change, ClaimedChange, Condition
+from rewindow.ledger.notices import ClaimedChange, Condition, Transition
 from rewindow.ledger.outbox import Emitter
 from rewindow.ledger.publication_rows import Publication, PublishedTable, publish_app_id
 from rewindow.ledger.replays import Replay, ReplayState
@@ -20,7 +20,6 @@ __all__ = [
     "Acceptance",
     "AttemptEnd",
     "AttemptRecord",
-    "Change",
     "Check",
     "ClaimedChange",
     "Condition",
@@ -36,5 +35,6 @@ __all__ = [
     "Replay",
     "ReplayState",
     "StaleRange",
+    "Transition",
     "publish_app_id",
 ]

@@ -33,8 +33,8 @@ must not report the condition as a new one.
 _OVER_MAX = timedelta(days=1)
 
 
-class Change(StrEnum):
-    """What a notifier sends about a condition."""
+class Transition(StrEnum):
+    """The change of a condition that a notifier sends."""
 
     STARTED = "started"
     WORSENED = "worsened"
@@ -73,7 +73,7 @@ class ClaimedChange:
     """A change that a notifier must send, and then confirm with its claim."""
 
     condition: Condition
-    change: Change
+    change: Transition
     claim: str
 
 
@@ -126,6 +126,7 @@ class Notices(LedgerPart):
         states = [(condition, True) for condition in true]
         states += [(condition, False) for condition in over]
         changes = []
+        # Two evaluations at the same time must not both claim a change.
         with self.serialised() as connection:
             now = self._clock(connection)
             for condition, is_true in states:
@@ -135,6 +136,7 @@ class Notices(LedgerPart):
                     is_claimed = row.claim is not None and now - row.changed_at < _CLAIM_MAX
                     if is_claimed or row.changed_at > seen_at:
                         continue
+                # A notifier that has not sent the start yet must not send the end alone.
                 sent = row.sent_measure if row is not None else None
                 change = _change(sent, condition.measure, is_true=is_true)
                 values: dict[str, Any] = {"condition": asdict(condition), "changed_at": now}
@@ -158,7 +160,7 @@ class Notices(LedgerPart):
         """Records whether a claimed change was sent, and ends the claim."""
         values: dict[str, Any] = {"claim": None, "changed_at": self.now}
         if is_sent:
-            is_over = change.change is Change.ENDED
+            is_over = change.change is Transition.ENDED
             values["sent_measure"] = _OVER if is_over else change.condition.measure
         with self.writing() as connection:
             connection.execute(update(notices).filter_by(claim=change.claim).values(**values))
@@ -180,7 +182,7 @@ class Notices(LedgerPart):
         return to_datetime(int(connection.execute(select(self.now)).scalar_one()))
 
 
-def _change(sent: int | None, measure: int, *, is_true: bool) -> Change | None:
+def _change(sent: int | None, measure: int, *, is_true: bool) -> Transition | None:
     """Returns what must be sent about a condition.
 
     Args:
@@ -189,7 +191,7 @@ def _change(sent: int | None, measure: int, *, is_true: bool) -> Change | None:
         is_true: whether the condition is true.
     """
     if not is_true:
-        return Change.ENDED if sent else None
+        return Transition.ENDED if sent else None
     if not sent:
-        return Change.STARTED
-    return Change.WORSENED if measure >= _WORSE_FACTOR * sent else None
+        return Transition.STARTED
+    return Transition.WORSENED if measure >= _WORSE_FACTOR * sent else None

@@ -41,6 +41,7 @@ VERBS = (
     "drill",
     "emit",
     "fill",
+    "notify",
     "plan",
     "preview",
     "publish",

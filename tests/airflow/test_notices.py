@@ -279,7 +279,7 @@ def test_outdated_callback_of_a_failed_run_is_ignored(
     assert hook.posts == []
 
 
-def test_question_is_sent_when_it_is_asked_and_when_it_is_answered(
+def test_question_calls_notifiers_when_it_waits_and_when_a_user_answers(
     dag: DAG,
     mails: Mailbox,
     hook: Webhook,

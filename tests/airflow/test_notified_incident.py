@@ -211,3 +211,37 @@ def test_incident_is_one_failure_and_one_recovery_across_restarts(
     successes = Counter((project.root / "successes").read_text().split())
     assert successes[run_id("days", START + 2 * DAY)] == 2
     assert sorted(done(project, "days")) == [f"{START + n * DAY:%Y-%m-%d}" for n in range(DAYS)]
+
+
+def test_failed_run_that_is_cleared_and_gives_up_its_slot_is_not_a_recovery(
+    airflow: LiveAirflow,
+    project: Config,
+    hook: Webhook,
+) -> None:
+    days = [START + 31 * DAY, START + 32 * DAY]
+    first, second = (run_id("days", day) for day in days)
+
+    def sent(run: str) -> list[str]:
+        return [post["change"] for post in hook.posts if post["subject"].endswith(f"days/{run}")]
+
+    unpause(airflow, "days")
+    (project.root / "fail-02-02").touch()
+    for day in days:
+        trigger(airflow, "days", day)
+    airflow.until(lambda: sent(second) == ["started"], "the failure is posted")
+    (project.root / "fail-02-01").touch()
+    clear(airflow, "days", days[0])
+    airflow.until(lambda: sent(first) == ["started"], "the other failure is posted")
+    (project.root / "fail-02-02").unlink()
+    clear(airflow, "days", days[1])
+    airflow.until(lambda: waits(airflow, "days", days[1]), "the second day waits")
+    clear(airflow, "days", days[0])
+    successes = project.root / "successes"
+    airflow.until(lambda: second in successes.read_text(), "the second day gave up its slot")
+    evaluate(airflow, 10)
+    assert (sent(first), sent(second)) == (["started"], ["started"])
+    (project.root / "fail-02-01").unlink()
+    clear(airflow, "days", days[0])
+    airflow.until(lambda: len(sent(first)) == len(sent(second)) == 2, "both recoveries are posted")
+    evaluate(airflow, 11)
+    assert (sent(first), sent(second)) == (["started", "ended"], ["started", "ended"])

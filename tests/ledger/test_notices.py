@@ -1,4 +1,4 @@
-"""What is sent about a condition: once when it starts, worsens and ends, also after a crash."""
+"""Notices: a condition is sent once when it starts, worsens and ends, also after a crash."""
 
 from __future__ import annotations
 
