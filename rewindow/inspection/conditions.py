@@ -114,11 +114,19 @@ def _of_replay(config: Config, row: Replay, kind: str, what: str) -> Condition:
         measure=1,
         what=what,
         where=describe_replay(row),
-        next_step=next_steps(config, row)[0],
+        next_step=_next_step(config, row),
         dag=dag,
         run=run,
         replay=row.replay_id,
     )
+
+
+def _next_step(config: Config, row: Replay) -> str:
+    try:
+        return next_steps(config, row)[0]
+    except RewindowError:
+        # One damaged replay must not hide all other conditions.
+        return f"Read its state: rewindow status {row.replay_id}"
 
 
 def _failed_gates(config: Config, ledger: Ledger) -> Iterator[Condition]:
@@ -165,19 +173,22 @@ def _stale_outputs(config: Config, ledger: Ledger) -> Iterator[Condition]:
             count,
             what=f"{count:,} published windows of {table} are stale: their inputs or the state "
             "before them have changed",
-            where=_times(config, table, ranges),
+            where=_times(config, table, ranges) or table,
             next_step="To show what to replay: rewindow repair. To replay and publish it: rewindow "
             "repair --run",
         )
 
 
 def _times(config: Config, table: str, ranges: list[WindowRange]) -> str:
-    """Returns the first ranges of a table with their times."""
-    grid = stored_grid(Table.open(config.windows_table(table)))
+    """Returns the first ranges of a table with their times; empty if the table is damaged."""
+    try:
+        grid = stored_grid(Table.open(config.windows_table(table)))
+    except RewindowError:
+        return ""
     shown = []
     for part in ranges[:_RANGES_MAX]:
-        times = f"{format_time(grid.start_us(part.first))} to {format_time(grid.end_us(part.last))}"
-        shown.append(f"windows {part}, {times}")
+        start, end = grid.start_us(part.first), grid.end_us(part.last)
+        shown.append(f"windows {part}, {format_time(start)} to {format_time(end)}")
     if len(ranges) > _RANGES_MAX:
         shown.append(f"and {len(ranges) - _RANGES_MAX:,} more ranges")
     return "; ".join(shown)

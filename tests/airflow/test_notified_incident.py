@@ -59,7 +59,8 @@ from datetime import datetime, UTC
 from pathlib import Path
 
 from rewindow.errors import InputError
-from rewindow_airflow import failures, interval_dag
+from rewindow_airflow import failures, interval_dag, scheduled_dag
+from rewindow_airflow.approval import ApprovePublicationOperator
 from rewindow_airflow.steps import RewindowPlanOperator
 
 FOLDER = Path(__file__).parents[1]
@@ -81,6 +82,9 @@ def request_of(config, context):
         print(f"{run.logical_date:%Y-%m-%d}", file=done)
     raise failures.Nothing("this day is noted")
 
+
+with scheduled_dag("ask", schedule=None, is_paused_upon_creation=False):
+    ApprovePublicationOperator(task_id="approve_publication", replay="r-3")
 
 with interval_dag(
     "days",
@@ -123,6 +127,8 @@ def project(tmp_path_factory: pytest.TempPathFactory, hook: Webhook) -> Config:
     config = Config.load(settings)
     simple(config, "r-1", 100, 109, publishable=True, outputs=("ranks",))
     publish(config, "r-1")
+    simple(config, "r-2", 110, 119, outputs=("ranks",))
+    simple(config, "r-3", 120, 129, publishable=True, outputs=("ranks",))
     return config
 
 
@@ -173,7 +179,9 @@ def test_incident_is_one_failure_and_one_recovery_across_restarts(
 ) -> None:
     ledger = Ledger.open(project.ledger_url)
     ledger.stale.add("app", "app.ranks", 102, 103, since=1)
+    ledger.checks.record("r-2", "failed")
     evaluate(airflow, 1)
+    assert len(hook.posts) == 2
     for number in range(DAYS):
         trigger(airflow, "days", START + number * DAY)
     (project.root / "fail-01-02").touch()
@@ -181,30 +189,27 @@ def test_incident_is_one_failure_and_one_recovery_across_restarts(
     failed = run_id("days", START + DAY)
     airflow.until(lambda: airflow.runs("days")[failed] == "failed", "the second day has failed")
     airflow.until(lambda: waits(airflow, "days", START + 2 * DAY), "the third day waits")
-    airflow.until(lambda: len(hook.posts) == 2, "the failure is posted")
+    airflow.until(lambda: len(hook.posts) == 3, "the failure is posted")
 
     kill_components(project, airflow)
     evaluate(airflow, 2)
-    assert len(hook.posts) == 2
+    assert len(hook.posts) == 3
     (project.root / "fail-01-02").unlink()
     clear(airflow, "days", START + DAY)
     airflow.until(lambda: len(done(project, "days")) == DAYS, "all days are done")
     airflow.until(lambda: set(airflow.runs("days").values()) == {"success"}, "all runs have ended")
-    airflow.until(lambda: len(hook.posts) == 3, "the recovery is posted")
+    airflow.until(lambda: len(hook.posts) == 4, "the recovery is posted")
 
     ledger.stale.clear("app", "app.ranks", 100, 109)
+    ledger.replays.abandon("r-2")
     kill_components(project, airflow)
     evaluate(airflow, 3)
     evaluate(airflow, 4)
     sent = Counter((post["condition"], post["change"]) for post in hook.posts)
-    kinds = ("windows_stale", "replay_failed")
+    kinds = ("windows_stale", "gate_failed", "replay_failed")
     assert sent == {(kind, change): 1 for kind in kinds for change in ("started", "ended")}
-    assert [post["subject"].rpartition(": ")[2] for post in hook.posts] == [
-        "app.ranks",
-        f"days/{failed}",
-        f"days/{failed}",
-        "app.ranks",
-    ]
+    failures = [post["subject"] for post in hook.posts if post["condition"] == "replay_failed"]
+    assert [subject.rpartition(": ")[2] for subject in failures] == [f"days/{failed}"] * 2
     assert [subject for subject, _ in mails.mails] == [post["subject"] for post in hook.posts]
     assert (project.root / "failures").read_text().split() == [failed]
     # A run has waited for the cleared one, and has given up its slot as a success.
@@ -245,3 +250,25 @@ def test_failed_run_that_is_cleared_and_gives_up_its_slot_is_not_a_recovery(
     airflow.until(lambda: len(sent(first)) == len(sent(second)) == 2, "both recoveries are posted")
     evaluate(airflow, 11)
     assert (sent(first), sent(second)) == (["started", "ended"], ["started", "ended"])
+
+
+def test_question_is_posted_once_and_its_answer_once_across_restarts(
+    airflow: LiveAirflow,
+    project: Config,
+    hook: Webhook,
+) -> None:
+    def sent() -> list[str]:
+        return [post["change"] for post in hook.posts if post["condition"] == "approval_waiting"]
+
+    trigger(airflow, "ask", START)
+    airflow.until(lambda: sent() == ["started"], "the question is posted")
+    kill_components(project, airflow)
+    evaluate(airflow, 20)
+    assert sent() == ["started"]
+    run = f"dags/ask/dagRuns/{run_id('ask', START)}"
+    body = {"chosen_options": ["Approve"], "params_input": {"when_rejected": "leave_staged"}}
+    path = f"{run}/taskInstances/approve_publication/-1/hitlDetails"
+    airflow.ask(path, body=body, method="PATCH")
+    airflow.until(lambda: airflow.runs("ask")[run_id("ask", START)] == "success", "it has ended")
+    evaluate(airflow, 21)
+    assert sent() == ["started", "ended"]

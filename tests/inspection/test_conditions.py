@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -117,8 +118,23 @@ def test_stale_windows_are_counted_by_output_and_shown_with_their_times(
     assert found.where.startswith(
         "windows [102, 103], 1970-01-05T06:00:00Z to 1970-01-05T08:00:00Z; windows "
     )
+    shutil.rmtree(config.windows_table("app.ranks"))
+    assert conditions(config)["windows_stale"].where == "app.ranks"
     ledger.stale.clear("app", "app.ranks", 100, 109)
     assert conditions(config) == {}
+
+
+def test_damaged_stream_does_not_hide_the_conditions_of_the_others(
+    config: Config,
+    ledger: Ledger,
+) -> None:
+    record_clicks(config, windows=6, silent=3)
+    log = config.windows_table("clicks") / "_delta_log"
+    (log / f"{0:020}.json").write_text("not JSON")
+    simple(config, "r-1", 100, 109, outputs=("ranks",))
+    ledger.checks.record("r-1", "failed")
+    found, unreadable = find_conditions(config, CONDITIONS, Scope())
+    assert ([condition.kind for condition in found], unreadable) == (["gate_failed"], {"clicks"})
 
 
 @pytest.mark.parametrize(("silent", "measure"), [(0, 0), (1, 0), (2, 1), (3, 2)])
