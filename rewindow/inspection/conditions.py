@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 STREAM_KINDS = (LATE_TUPLES, STREAM_SILENT, NOTHING_SEALED)
 _REPLAYS_MAX = 1000
 _RANGES_MAX = 3
+_RESUMED_AFTER_MAX = timedelta(minutes=10)
+"""How long after a failure a command may still be started again."""
 _INTERVALS_MIN = 2
 """Number of intervals of the recording DAG after which a stream without a new seal is reported."""
 
@@ -81,7 +83,7 @@ def find_conditions(
     if GATE_FAILED in kinds:
         found += _failed_gates(config, ledger)
     if REPLAY_FAILED in kinds:
-        found += _failed_replays(config)
+        found += _failed_replays(config, ledger)
     if WINDOWS_STALE in kinds:
         found += _stale_outputs(config, ledger)
     if set(kinds).intersection(STREAM_KINDS):
@@ -148,13 +150,16 @@ def _failed_gates(config: Config, ledger: Ledger) -> Iterator[Condition]:
         yield _of_replay(config, row, GATE_FAILED, what)
 
 
-def _failed_replays(config: Config) -> Iterator[Condition]:
+def _failed_replays(config: Config, ledger: Ledger) -> Iterator[Condition]:
     """Yields the failed replays of the command line.
 
-    Airflow retries the replays of a DAG run, so their state does not show a failure for good.
+    Airflow retries the replays of a DAG run, so their state does not show a failure for good. It
+    also retries the steps of a backfill, which are commands.
     """
+    until = ledger.notices.clock() - _RESUMED_AFTER_MAX
     for row in list_replays(config, state=ReplayState.FAILED, limit=_REPLAYS_MAX):
-        if not row.plan.get("run") and not row.plan.get("candidate"):
+        is_other = row.plan.get("run") or row.plan.get("candidate")
+        if not is_other and row.changed_at <= until:
             reason = cause(row.message) or "its process has ended"
             what = f'replay "{row.replay_id}" failed: {reason}'
             yield _of_replay(config, row, REPLAY_FAILED, what)

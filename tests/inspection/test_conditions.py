@@ -96,6 +96,10 @@ def test_failed_replay_of_the_command_line_is_a_condition_but_that_of_a_run_is_n
 ) -> None:
     simple(config, "r-1", 100, 109, outputs=("ranks",))
     ledger.replays.reopen("r-1", "its tables have lost commits")
+    assert conditions(config) == {}  # A person or a task may resume it at once.
+    with ledger.database.writing() as connection:
+        failed_at = ledger.notices.clock() - timedelta(minutes=10)
+        connection.execute(update(replays).values(changed_at=failed_at))
     found = conditions(config)["replay_failed"]
     assert found.what == 'replay "r-1" failed: its tables have lost commits'
     plan = ledger.replays.get("r-1").plan
