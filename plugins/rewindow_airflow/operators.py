@@ -7,6 +7,7 @@ provider's type `spark` are supported, and the provider may be installed.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipException
 
-from rewindow.errors import OverlapError
+from rewindow.errors import LedgerError, OverlapError
 from rewindow_airflow.approval import accepted_in
 from rewindow_airflow.assets import emit_publications, stream_asset, tell_recorded
 from rewindow_airflow.attempts import BEGINNINGS, settings_for
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
     from rewindow.launcher import Outcome, Submission
     from rewindow.settings.config import Config
+
+logger = logging.getLogger(__name__)
 
 CONNECTION = "rewindow_spark"
 POOL = "spark"
@@ -235,8 +238,12 @@ def _store_schedule(config: Config, stream: str, context: Context) -> None:
     from rewindow.ledger import Ledger
 
     run = context["dag_run"]
-    if run.run_type == "scheduled" and run.data_interval_start and run.data_interval_end:
-        interval = run.data_interval_end - run.data_interval_start
-        Ledger.open(config.ledger_url).notices.schedule(
-            stream, run.dag_id, interval // timedelta(microseconds=1)
-        )
+    start, end = run.data_interval_start, run.data_interval_end
+    # The runs of some schedules have an empty interval, or none.
+    if run.run_type == "scheduled" and start and end and end > start:
+        interval_us = (end - start) // timedelta(microseconds=1)
+        try:
+            Ledger.open(config.ledger_url).notices.schedule(stream, run.dag_id, interval_us)
+        except LedgerError as error:
+            # A recording does not depend on the ledger otherwise.
+            logger.warning("The schedule of %s is not stored: %s", stream, error)

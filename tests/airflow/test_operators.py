@@ -13,6 +13,7 @@ import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,8 +31,9 @@ from rewindow.embedded.processes import started_at, wait_until
 from rewindow.errors import FencedError, LedgerError, OverlapError, RewindowError
 from rewindow.launcher import Submission
 from rewindow.ledger import Ledger
+from rewindow.location import location
 from rewindow.settings.config import Config
-from rewindow_airflow import attempts
+from rewindow_airflow import attempts, operators
 from rewindow_airflow.assets import stream_asset
 from rewindow_airflow.failures import is_retryable
 from rewindow_airflow.operators import RewindowSubmitOperator
@@ -194,9 +196,56 @@ def recording(
             arguments={"stream": "clicks"},
             outlets=[stream_asset("clicks")],
         )
-        return operator, context | {"outlet_events": OutletEventAccessors()}
+        run = SimpleNamespace(
+            dag_id="record_streams",
+            run_type="manual",
+            data_interval_start=datetime(2026, 3, 1, tzinfo=UTC),
+            data_interval_end=datetime(2026, 3, 1, 1, tzinfo=UTC),
+        )
+        return operator, context | {"outlet_events": OutletEventAccessors(), "dag_run": run}
 
     return make
+
+
+@pytest.mark.parametrize(
+    ("run_type", "hours", "recorded"),
+    [("scheduled", 1, True), ("scheduled", 0, False), ("manual", 1, False)],
+)
+def test_scheduled_recording_stores_its_dag_and_interval(
+    run_type: str,
+    hours: int,
+    recorded: bool,
+    recording: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    operator, context = recording("leave(0, windows_sealed=1)")
+    config = Config(state=location(tmp_path / "state"))
+    monkeypatch.setattr(operators, "settings_for", lambda _: config)
+    run = context["dag_run"]
+    run.run_type = run_type
+    run.data_interval_end = run.data_interval_start + timedelta(hours=hours)
+    operator.execute(context)
+    found = Ledger.open(config.ledger_url).notices.recordings()
+    assert bool(found) is recorded
+    if recorded:
+        recording_of = found["clicks"]
+        assert (recording_of.dag_id, recording_of.interval_us) == ("record_streams", 3_600_000_000)
+
+
+def test_scheduled_recording_runs_without_a_ledger(
+    recording: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    operator, context = recording("leave(0, windows_sealed=1)")
+    (tmp_path / "ledger").write_text("not a folder")
+    config = Config(ledger=f"sqlite:///{tmp_path / 'ledger' / 'ledger.sqlite'}")
+    monkeypatch.setattr(operators, "settings_for", lambda _: config)
+    context["dag_run"].run_type = "scheduled"
+    assert operator.execute(context)["windows_sealed"] == 1
+    assert "The schedule of clicks is not stored" in caplog.text
 
 
 def test_recording_that_seals_nothing_emits_no_asset(recording: Any) -> None:
