@@ -1,0 +1,276 @@
+"""Divides a range of time into cells: years, months, days and shorter units down to windows.
+
+All rows of a page have one view, so that their cells line up. A view has few cells, and each cell
+opens another view with a shorter unit. Pure functions: windows are sorted ids or
+ranges, never an object per window.
+
+    view = View.over(begin_us, end_us, grid.width_us)
+    cells = view.cells(grid)
+    sealed = cells.count(ids)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from rewindow.errors import InputError
+from rewindow.windows import Grid, WindowRange, format_time
+
+CELLS_MAX = 2_000
+"""Largest number of cells of a view in one row."""
+CELLS_WANTED = 400
+"""A view has the shortest unit with at most this number of cells. More cells would be too narrow to
+select."""
+_AXIS_MAX = 62
+_AXIS_CHARACTERS = 110
+"""Number of characters for which the axis has room."""
+_DAY_CHARACTERS = len("2013-01-05")
+_BEGIN_US, _END_US = -62_135_596_800_000_000, 253_370_764_800_000_000
+"""The years 1 to 9998, for which Python has times, also for the end of a view."""
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
+
+
+class Unit(StrEnum):
+    """The duration of a cell."""
+
+    YEAR = "year"
+    MONTH = "month"
+    DAY = "day"
+    HOUR = "hour"
+    MINUTE = "minute"
+    SECOND = "second"
+    WINDOW = "window"
+
+
+_CODES = {
+    Unit.YEAR: "Y",
+    Unit.MONTH: "M",
+    Unit.DAY: "D",
+    Unit.HOUR: "h",
+    Unit.MINUTE: "m",
+    Unit.SECOND: "s",
+}
+"""Units of the calendar, from the longest to the shortest, with their codes in NumPy."""
+_SHORTEST_US = {
+    Unit.YEAR: 365 * 86_400_000_000,
+    Unit.MONTH: 28 * 86_400_000_000,
+    Unit.DAY: 86_400_000_000,
+    Unit.HOUR: 3_600_000_000,
+    Unit.MINUTE: 60_000_000,
+    Unit.SECOND: 1_000_000,
+}
+_LABEL_PARTS = {
+    Unit.YEAR: slice(0, 4),
+    Unit.MONTH: slice(0, 7),
+    Unit.DAY: slice(0, 10),
+    Unit.HOUR: slice(11, 16),
+    Unit.MINUTE: slice(11, 16),
+    Unit.SECOND: slice(11, 19),
+    Unit.WINDOW: slice(11, 19),
+}
+
+
+@dataclass(frozen=True)
+class LevelCells:
+    """Consecutive cells of one row.
+
+    Attributes:
+        first_windows: first window of each cell, then the first window after the last cell.
+        starts_us: start of each cell, then the end of the last one.
+        is_window: whether each cell is a single window.
+    """
+
+    first_windows: Numbers
+    starts_us: Numbers
+    is_window: bool
+
+    def __len__(self) -> int:
+        return len(self.first_windows) - 1
+
+    def range_of(self, index: int) -> WindowRange | None:
+        """Returns the windows of a cell; None if no window starts in it."""
+        first, after = self.first_windows[index : index + 2].tolist()
+        return WindowRange(first, after - 1) if first < after else None
+
+    def place(self, ids: Numbers) -> Numbers:
+        """Returns the index of each window's cell. It is -1 or the number of cells for a window
+        outside of the view.
+        """
+        return np.searchsorted(self.first_windows, ids, side="right") - 1
+
+    def count(self, ids: Numbers) -> Numbers:
+        """Returns how many of some windows are in each cell. Their ids must be ascending."""
+        return np.diff(np.searchsorted(ids, self.first_windows))
+
+    def count_ranges(self, ranges: Sequence[WindowRange]) -> Numbers:
+        """Returns how many windows of ascending, disjoint ranges are in each cell."""
+        if not ranges:
+            return np.zeros(len(self), dtype=np.int64)
+        bounds = np.array([(part.first, part.last + 1) for part in ranges], dtype=np.int64)
+        firsts, afters = bounds[:, 0], bounds[:, 1]
+        before = np.concatenate([[0], np.cumsum(afters - firsts)])
+        # For each border, the windows of the ranges that start before it, less those of the last
+        # such range that are not before it.
+        index = np.searchsorted(firsts, self.first_windows)
+        beyond = np.where(index > 0, afters[index - 1] - self.first_windows, 0)
+        return np.diff(before[index] - np.maximum(beyond, 0))
+
+
+@dataclass(frozen=True)
+class View:
+    """A range of time, divided by a unit. It starts and ends with a whole unit of the calendar.
+
+    Attributes:
+        begin_us, end_us: the range, half-open.
+        unit: duration of a cell.
+        window_us: width of the shortest windows in the view.
+    """
+
+    begin_us: int
+    end_us: int
+    unit: Unit
+    window_us: int
+
+    @classmethod
+    def over(cls, begin_us: int, end_us: int, window_us: int) -> View:
+        """Returns the view of a range of time. Its unit is the shortest one that results in at most
+        CELLS_WANTED cells; windows are also chosen if the range has a single cell otherwise.
+
+        Args:
+            begin_us, end_us: the range, half-open.
+            window_us: width of the shortest windows to show.
+
+        Raises:
+            InputError: the range is empty, or not in the years 1 to 9998.
+
+        >>> day_us = 86_400_000_000
+        >>> [str(View.over(0, days * day_us, 60_000_000).unit) for days in (1, 31, 800, 5000)]
+        ['hour', 'day', 'month', 'month']
+        """
+        if not _BEGIN_US <= begin_us < end_us <= _END_US:
+            raise InputError(
+                f"time range from {format_time(begin_us)} to {format_time(end_us)} cannot be shown",
+                hint="Its end must be after its start, and its years from 1 to 9998.",
+            )
+        span_us = end_us - begin_us
+        units = [unit for unit in _fitting(span_us) if _SHORTEST_US[unit] > window_us]
+        if span_us // window_us <= CELLS_WANTED:
+            return cls(*_whole(units[-1], begin_us, end_us), Unit.WINDOW, window_us)
+        unit = Unit.YEAR
+        for shorter in units:
+            if len(_starts(shorter, begin_us, end_us)) - 1 <= CELLS_WANTED:
+                unit = shorter
+        begin_us, end_us = _whole(unit, begin_us, end_us)
+        is_single = len(_starts(unit, begin_us, end_us)) == 2
+        return cls(begin_us, end_us, Unit.WINDOW if is_single else unit, window_us)
+
+    def cells(self, grid: Grid) -> LevelCells:
+        """Returns the cells of a row whose windows have the given grid.
+
+        A window belongs to the cell in which it starts. A row of windows that are wider than the
+        unit has a cell for each window.
+        """
+        first = (self.begin_us - grid.origin_us) // grid.width_us
+        last = (self.end_us - 1 - grid.origin_us) // grid.width_us
+        if self.unit is Unit.WINDOW or grid.width_us >= _SHORTEST_US[self.unit]:
+            firsts = np.arange(first, last + 2, dtype=np.int64)
+            starts = firsts * grid.width_us + grid.origin_us
+            return LevelCells(firsts, starts.clip(self.begin_us, self.end_us), is_window=True)
+        starts = _starts(self.unit, self.begin_us, self.end_us)
+        firsts = -(-(starts - grid.origin_us) // grid.width_us)
+        return LevelCells(firsts, starts, is_window=False)
+
+    def around(self) -> list[tuple[str, int, int]]:
+        """Returns the units that contain the view, from the longest, with their label, start and
+        end.
+        """
+        found = []
+        for unit in _fitting(self.end_us - self.begin_us):
+            begin_us, end_us = _whole(unit, self.begin_us, self.end_us)
+            if len(_starts(unit, begin_us, end_us)) == 2:
+                found.append((label(unit, begin_us), begin_us, end_us))
+        return found
+
+    def beside(self) -> list[tuple[int, int]]:
+        """Returns the ranges before and after the view: the neighbouring units of the calendar if
+        the view is one of them, otherwise ranges of the same length.
+        """
+        span_us = self.end_us - self.begin_us
+        for unit in _fitting(span_us):
+            if _starts(unit, self.begin_us, self.end_us).tolist() == [self.begin_us, self.end_us]:
+                before = _whole(unit, self.begin_us - 1, self.begin_us)
+                return [before, _whole(unit, self.end_us, self.end_us + 1)]
+        return [(self.begin_us - span_us, self.begin_us), (self.end_us, self.end_us + span_us)]
+
+    def axis(self) -> list[tuple[int, int, str]]:
+        """Returns the parts of the axis: the shortest unit that is not shorter than a cell and has
+        few parts. Each part has its start, its end, and a label; the label is empty where it would
+        not fit.
+        """
+        unit = Unit.YEAR
+        for shorter in _fitting(self.end_us - self.begin_us):
+            count = len(_starts(shorter, self.begin_us, self.end_us)) - 1
+            if count <= _AXIS_MAX and _SHORTEST_US[shorter] >= self.window_us:
+                unit = shorter
+            if shorter is self.unit:
+                break
+        starts = _starts(unit, self.begin_us, self.end_us).clip(self.begin_us, self.end_us)
+        parts = list(pairwise(starts.tolist()))
+        labels = []
+        for begin_us, _ in parts:
+            is_midnight = begin_us % _SHORTEST_US[Unit.DAY] == 0
+            shorter_than_day = _SHORTEST_US[unit] < _SHORTEST_US[Unit.DAY]
+            text = label(Unit.DAY if shorter_than_day and is_midnight else unit, begin_us)
+            # The year of a day is in the heading of the view.
+            labels.append(text[5:] if len(text) == _DAY_CHARACTERS else text)
+        every = -(-len(parts) * len(labels[-1]) // _AXIS_CHARACTERS)
+        axis = []
+        for index, (begin_us, end_us) in enumerate(parts):
+            axis.append((begin_us, end_us, "" if index % every else labels[index]))
+        return axis
+
+
+def label(unit: Unit, t_us: int) -> str:
+    """Returns the label of a unit that starts at a time.
+
+    >>> label(Unit.MONTH, 1357016400000000), label(Unit.HOUR, 1357016400000000)
+    ('2013-01', '05:00')
+    """
+    return format_time(t_us)[_LABEL_PARTS[unit]]
+
+
+def _fitting(span_us: int) -> list[Unit]:
+    """Returns the units, from the longest, of which a range of time has at most CELLS_MAX. Years
+    are always one of them.
+    """
+    return [
+        unit for unit in _CODES if unit is Unit.YEAR or span_us <= CELLS_MAX * _SHORTEST_US[unit]
+    ]
+
+
+def _starts(unit: Unit, begin_us: int, end_us: int) -> Numbers:
+    """Returns the starts of the units that contain a range of time, and the end of the last one.
+
+    A range of more than CELLS_MAX years has cells of several years.
+    """
+    code = _CODES[unit]
+    edges = np.array([begin_us, end_us - 1]).astype("datetime64[us]").astype(f"datetime64[{code}]")
+    first, last = edges.astype(np.int64).tolist()
+    step = max(1, -(-(last - first + 1) // CELLS_MAX)) if unit is Unit.YEAR else 1
+    starts = np.arange(first, last + 1 + step, step, dtype=np.int64)
+    times: Numbers = starts.astype(f"datetime64[{code}]").astype("datetime64[us]").astype(np.int64)
+    return times
+
+
+def _whole(unit: Unit, begin_us: int, end_us: int) -> tuple[int, int]:
+    """Returns a range of time extended to whole units."""
+    starts = _starts(unit, begin_us, end_us)
+    return int(starts[0]), int(starts[-1])
