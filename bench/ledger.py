@@ -47,7 +47,7 @@ def main(url: str) -> None:
         "running replays": lambda: ledger.replays.newest(state=["running", "planned"], limit=1000),
         "attempts": lambda: ledger.attempts.of("million"),
         "publications of a table": lambda: ledger.publications.newest(table_name=tables[0]),
-        "ranges that stand in a table": lambda: ledger.publications.standing_ranges(tables[0]),
+        "ranges that stand in a table": lambda: ledger.publications.standing(tables[:1]),
         "open publications": lambda: ledger.publications.unfinished(tables),
         "stale ranges": lambda: ledger.stale.ranges("bench"),
         "lease on a range": lambda: ledger.leases.acquire("million", tables, 0, WINDOWS - 1),

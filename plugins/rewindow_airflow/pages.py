@@ -13,10 +13,10 @@ import base64
 import hashlib
 import mimetypes
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import PurePosixPath
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
 from airflow.api_fastapi.auth.managers.base_auth_manager import BaseUser
@@ -34,6 +34,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from rewindow.certificate import certify
 from rewindow.errors import InputError, RewindowError
+from rewindow.inspection.coverage import read_coverage
 from rewindow.inspection.replay_progress import replay_progress
 from rewindow.ledger import Ledger, Replay
 from rewindow.ledger.replays import RUNNABLE, ReplayState
@@ -41,10 +42,11 @@ from rewindow.location import Location
 from rewindow.names import PUBLISHED, check_replay_id, check_stream
 from rewindow.pages.certificate_page import certificate_page
 from rewindow.pages.drawing import SCRIPTS, draw, script
-from rewindow.pages.overview import overview_line
+from rewindow.pages.overview import overview_lines, overview_strips
 from rewindow.pages.replay_page import draw_replay_page
 from rewindow.pages.replay_report import LiveParts
-from rewindow.recording.inventory import find_stream, list_streams
+from rewindow.pages.strips import LEGEND
+from rewindow.recording.inventory import find_stream
 from rewindow.settings.config import Config
 from rewindow_airflow import page_html
 from rewindow_airflow.identity import replays_of_run
@@ -56,6 +58,7 @@ from rewindow_airflow.page_actions import (
     actions_on_stream,
 )
 from rewindow_airflow.rights import (
+    BY_HAND,
     OF_STREAMS,
     OVER_TIME,
     dag_that_made,
@@ -196,42 +199,111 @@ async def show_refusal(request: Request, error: Exception) -> Response:
 
 def show_overview(
     folder: Results,
-    ledger: OpenLedger,
     user: GetUserDep,
     skip: Annotated[int, Query(ge=0, le=1_000_000_000)] = 0,
+    begin: Annotated[str, Query(alias="from", max_length=64)] = "",
+    end: Annotated[str, Query(alias="to", max_length=64)] = "",
 ) -> Response:
-    """Shows the replays that the user may see, newest first, and the streams."""
+    """Shows the windows of streams and outputs along time, and the replays that the user may see,
+    newest first.
+    """
+    config = Config.load()
     pages = {}
     if may_read(OVER_TIME, user) and inside(folder, "quality/index.html"):
         pages["Checks over time"] = "files/quality/index.html"
-    streams = None
-    notice = ""
-    if may_read(OF_STREAMS, user):
-        try:
-            streams = list_streams(Config.load())
-        except RewindowError as error:
-            notice = f"The streams cannot be shown: {error.primary}"
-    steps = {"newest replays": "overview"} if skip else {}
-    lines = []
-    if ledger is not None:
-        rows, older = _visible(ledger, user, skip)
-        lines = [overview_line(ledger, row) for row in rows]
-        if older is not None:
-            steps["older replays"] = f"?skip={older}"
-    return HTMLResponse(
-        draw(
-            "overview.html", lines=lines, streams=streams, pages=pages, steps=steps, notice=notice
-        ),
-        headers=_HEADERS,
+    notices = []
+    ledger = None
+    try:
+        ledger = open_ledger(config)
+        if ledger is None:
+            notices.append(_no_records(config))
+        values = _overview(config, ledger, user, skip, begin, end)
+    except RewindowError as error:
+        notices.append(f"The ledger cannot be read: {error.primary}. {error.hint or ''}")
+        values = _overview(config, None, user, skip, begin, end)
+    finally:
+        if ledger is not None:
+            ledger.close()
+    values["notices"] = notices + values["notices"]
+    return HTMLResponse(draw("overview.html", pages=pages, **values), headers=_HEADERS)
+
+
+def _no_records(config: Config) -> str:
+    """Returns why there is no ledger, with the next step."""
+    if not config.state.exists():
+        return (
+            f"The state folder {config.state} does not exist. If it should, correct `state` in "
+            "rewindow.toml or REWINDOW_STATE of the API server; otherwise record a stream: "
+            "rewindow record STREAM"
+        )
+    return (
+        "There is no ledger: no replay has been planned. Next: trigger the DAG replay_windows, or "
+        "use rewindow replay APPLICATION. If replays exist, correct `ledger` in rewindow.toml or "
+        "REWINDOW_LEDGER of the API server."
     )
 
 
-def _visible(ledger: Ledger, user: BaseUser, skip: int) -> tuple[list[Replay], int | None]:
+def _overview(
+    config: Config,
+    ledger: Ledger | None,
+    user: BaseUser,
+    skip: int,
+    begin: str,
+    end: str,
+) -> dict[str, Any]:
+    """Returns the values of the overview.
+
+    Raises:
+        RewindowError: the ledger cannot be read.
+    """
+    may = cache(partial(may_read, user=user))
+    notices = []
+    strips = None
+    if may(OF_STREAMS):
+        coverages = read_coverage(config, ledger)
+        readable = set()
+        if ledger is not None:
+            replays = set().union(*(coverage.replays() for coverage in coverages))
+            for replay_id, dag in ledger.replays.dags(sorted(replays)).items():
+                if may(dag or BY_HAND):
+                    readable.add(replay_id)
+        try:
+            strips = overview_strips(coverages, readable, begin, end)
+        except InputError as error:
+            notices.append(f"{error.primary}. Shown instead: everything.")
+            strips = overview_strips(coverages, readable)
+    steps = {"newest replays": _page_address(begin, end)} if skip else {}
+    lines = []
+    if ledger is not None:
+        rows, older = _visible(ledger, may, skip)
+        lines = overview_lines(config, ledger, rows)
+        if older is not None:
+            steps["older replays"] = _page_address(begin, end, older)
+    return {
+        "lines": lines,
+        "strips": strips,
+        "legend": LEGEND,
+        "steps": steps,
+        "notices": notices,
+        "airflow": airflow_path(),
+    }
+
+
+def _page_address(begin: str, end: str, skip: int = 0) -> str:
+    """Returns the address of a page of replays. The view of the streams stays."""
+    given = {"from": begin, "to": end, "skip": skip or ""}
+    return f"overview?{urlencode({name: value for name, value in given.items() if value})}#replays"
+
+
+def _visible(
+    ledger: Ledger,
+    may: Callable[[str], bool],
+    skip: int,
+) -> tuple[list[Replay], int | None]:
     """Returns the next replays that a user may see, and the number of replays before the following
     ones; None if there are no others.
     """
     rows: list[Replay] = []
-    may = cache(partial(may_read, user=user))
     for _ in range(_BATCHES_MAX):
         batch = ledger.replays.newest(limit=REPLAYS_MAX, without_samples=True, skip=skip)
         for row in batch:
@@ -251,7 +323,8 @@ def show_run(dag: str, run: str, ledger: OpenLedger, user: GetUserDep) -> Respon
     A run of a backfill has a replay for each step.
     """
     refuse_without([dag], user)
-    found = replays_of_run(ledger, dag, run, Config.load().streams) if ledger else []
+    config = Config.load()
+    found = replays_of_run(ledger, dag, run, config.streams) if ledger else []
     if len(found) == 1:
         return RedirectResponse(f"replays/{quote(found[0])}/page", 307, _HEADERS)
     rows = list(map(ledger.replays.get, found)) if ledger else []
@@ -262,11 +335,13 @@ def show_run(dag: str, run: str, ledger: OpenLedger, user: GetUserDep) -> Respon
     return HTMLResponse(
         draw(
             "overview.html",
-            lines=[overview_line(ledger, row) for row in rows[:RUN_REPLAYS_MAX]] if ledger else [],
-            streams=None,
+            lines=overview_lines(config, ledger, rows[:RUN_REPLAYS_MAX]) if ledger else [],
+            strips=None,
+            legend={},
             pages={"All replays": "overview"},
             steps={},
-            notice=notice,
+            notices=[notice],
+            airflow=airflow_path(),
         ),
         headers=_HEADERS,
     )

@@ -5,11 +5,12 @@ replay stopped.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from rewindow.inspection.visibility import visibility
+from rewindow.inspection.visibility import Visibility, visibility
 from rewindow.launcher.processes import is_gone
 from rewindow.launcher.readiness import obstacle
-from rewindow.ledger import Ledger
+from rewindow.ledger import Ledger, Publication
 from rewindow.ledger.replays import Replay, ReplayState
 from rewindow.names import PUBLISHED, whole_replay
 from rewindow.settings.config import Config
@@ -54,8 +55,11 @@ def next_steps(config: Config, row: Replay) -> tuple[str, bool]:
     if whole != row.replay_id:
         return f"It is a container of replay {whole}: rewindow status {whole}", False
     ledger = Ledger.open(config.ledger_url)
+    checks = ledger.checks.newest(row.replay_id, limit=1)
     words = (
-        _of_publications(ledger, row) or _of_staged(config, ledger, row) or _of_attempt(ledger, row)
+        _of_publications(row, ledger.publications.newest(row.replay_id), visibility(ledger, row))
+        or _of_staged(config, row, checks[0].verdict if checks else "")
+        or _of_attempt(ledger, row)
     )
     if words:
         return words, False
@@ -67,10 +71,40 @@ def next_steps(config: Config, row: Replay) -> tuple[str, bool]:
         detail = f" {against.detail}" if against.detail else ""
         words = f"It cannot be resumed: {against.primary}.{detail}"
         return f"{words}\nNext: {against.hint or f'rewindow abandon {row.replay_id}'}", False
-    _, found, hint = row.message.partition(f"\n{_HINT}")
-    if row.state is ReplayState.FAILED and found and hint.strip():
-        return f"Next: {hint.strip()}", True
-    return next_step(row.replay_id, ReplayState.FAILED if gone else row.state), True
+    return _of_failure(row, ReplayState.FAILED if gone else row.state), True
+
+
+def brief_next_step(
+    config: Config,
+    row: Replay,
+    acts: Sequence[Publication],
+    seen: Visibility,
+    verdict: str,
+) -> str:
+    """Returns the next step for a replay as text, as `next_steps` does, for a list of many replays.
+
+    It does not check whether a resume would be rejected, because that loads the application.
+
+    Args:
+        config: current settings.
+        row: the replay.
+        acts: its publications.
+        seen: the publications that cover it.
+        verdict: the newest verdict of its gate; empty if it has none.
+    """
+    return (
+        _of_publications(row, acts, seen)
+        or _of_staged(config, row, verdict)
+        or _of_failure(row, row.state)
+    )
+
+
+def _of_failure(row: Replay, state: ReplayState) -> str:
+    """Returns the next step that the error of the last attempt names, otherwise that of a state."""
+    hint = row.message.partition(f"\n{_HINT}")[2].strip()
+    if row.state is ReplayState.FAILED and hint:
+        return f"Next: {hint}"
+    return next_step(row.replay_id, state)
 
 
 def has_stopped_unnoticed(ledger: Ledger, row: Replay) -> bool:
@@ -86,17 +120,16 @@ def has_stopped_unnoticed(ledger: Ledger, row: Replay) -> bool:
     return False
 
 
-def _of_publications(ledger: Ledger, row: Replay) -> str:
+def _of_publications(row: Replay, acts: Sequence[Publication], seen: Visibility) -> str:
     """Returns the next step if a publication is open or covered by a later one; otherwise an empty
     text.
     """
-    if any(act.closed_at is None for act in ledger.publications.newest(row.replay_id)):
+    if any(act.closed_at is None for act in acts):
         finish = f"rewindow publish {row.replay_id}"
         return (
             f"It has an unfinished publication. Finish it: {finish}; or withdraw it: {finish} "
             "--withdraw"
         )
-    seen = visibility(ledger, row)
     if seen.covered_by:
         return (
             f"It is {seen}. To undo it, undo the newest publication first: rewindow undo "
@@ -105,7 +138,7 @@ def _of_publications(ledger: Ledger, row: Replay) -> str:
     return ""
 
 
-def _of_staged(config: Config, ledger: Ledger, row: Replay) -> str:
+def _of_staged(config: Config, row: Replay, verdict: str) -> str:
     """Returns the next step if staged tables were purged, the gate has not passed, or the replay
     must not be published; otherwise an empty text.
     """
@@ -121,8 +154,7 @@ def _of_staged(config: Config, ledger: Ledger, row: Replay) -> str:
             "It is a candidate, which is never published: compare it with rewindow certify "
             f"{PUBLISHED} {row.replay_id}"
         )
-    checks = ledger.checks.newest(row.replay_id, limit=1) if row.state is ReplayState.ENDED else []
-    if checks and checks[0].verdict != "passed":
+    if row.state is ReplayState.ENDED and verdict not in ("", "passed"):
         accept = f'rewindow publish {row.replay_id} --accept "REASON"'
         return (
             "Its gate did not pass. Correct the cause and replay the range; or publish it anyway: "

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from rewindow.inspection.next_steps import has_stopped_unnoticed
-from rewindow.inspection.visibility import state_words, visibility
+from rewindow.inspection.visibility import Visibility, state_words, visibility
 from rewindow.ledger import Ledger
 from rewindow.ledger.attempts import GroupTiming
 from rewindow.ledger.replays import Replay, ReplayState
@@ -49,10 +49,20 @@ class ProgressEstimate:
         return vars(self) | {"words": self.words}
 
 
-def replay_progress(ledger: Ledger, row: Replay) -> ProgressEstimate:
-    """Returns the progress of a replay. Reads only the ledger."""
+def replay_progress(
+    ledger: Ledger,
+    row: Replay,
+    seen: Visibility | None = None,
+) -> ProgressEstimate:
+    """Returns the progress of a replay. Reads only the ledger.
+
+    Args:
+        ledger: the ledger.
+        row: the replay.
+        seen: the publications that cover it, if they are known.
+    """
     is_gone = has_stopped_unnoticed(ledger, row)
-    state = state_words(row, visibility(ledger, row), is_gone)
+    state = state_words(row, visibility(ledger, row) if seen is None else seen, is_gone)
     of = len(row.range)
     divided = max(len(row.plan.get("containers", ())), 1)
     if divided > 1 and row.mark < of:

@@ -13,7 +13,13 @@ from rewindow.facts.losses import Losses, losses_of
 from rewindow.inspection.counts import count_replay
 from rewindow.inspection.next_steps import cause, has_stopped_unnoticed, next_steps
 from rewindow.inspection.partitions import OperatorPartitions, partitions_of
-from rewindow.inspection.visibility import Visibility, outcome, state_words, visibility
+from rewindow.inspection.visibility import (
+    Visibility,
+    outcome,
+    state_words,
+    visibilities,
+    visibility,
+)
 from rewindow.inspection.window_runs import ReplayCounts
 from rewindow.ledger import AttemptRecord, Check, Ledger, PortTotal, Publication, StaleRange
 from rewindow.ledger.replays import Replay, ReplayState
@@ -266,8 +272,7 @@ def stopped_unnoticed(config: Config, rows: Sequence[Replay]) -> frozenset[str]:
 
 def covers(config: Config, rows: Sequence[Replay]) -> dict[str, Visibility]:
     """Returns the later publications that cover each published replay."""
-    ledger = Ledger.open(config.ledger_url)
-    return {row.replay_id: visibility(ledger, row) for row in rows}
+    return visibilities(Ledger.open(config.ledger_url), rows)
 
 
 def attempts_begun(config: Config, rows: Sequence[Replay]) -> dict[str, int]:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rewindow.ledger import Ledger, Publication
-from rewindow.ledger.publication_rows import PUBLISH, UNDO, effective_publications
+from rewindow.ledger.publication_rows import PUBLISH, UNDO
 from rewindow.ledger.replays import Replay, ReplayState
+from rewindow.storage.names import checkpoints_name
 from rewindow.windows import without
 
 
@@ -31,18 +32,30 @@ class Visibility:
 
 def visibility(ledger: Ledger, row: Replay) -> Visibility:
     """Returns the later publications that cover a replay; none if it is not published."""
-    if row.state is not ReplayState.PUBLISHED:
-        return Visibility()
-    own = next(iter(effective_publications(ledger.publications.newest(row.replay_id))), None)
-    if own is None:
-        return Visibility()
-    later = [
-        act
-        for act in ledger.publications.later_overlapping(own.number)
-        if act.closed_at is not None
-    ]
-    names = tuple(dict.fromkeys(act.replay_id for act in later))
-    return Visibility(names, bool(names) and not without(own.range, [act.range for act in later]))
+    return visibilities(ledger, [row])[row.replay_id]
+
+
+def visibilities(ledger: Ledger, rows: Sequence[Replay]) -> dict[str, Visibility]:
+    """Returns the later publications that cover each replay; none if it is not published."""
+    # Every publication of an application writes its checkpoints, so two of them overlap in a table
+    # if their windows overlap.
+    published = [row for row in rows if row.state is ReplayState.PUBLISHED]
+    tables = {checkpoints_name(row.application) for row in published}
+    standing = ledger.publications.standing(tables) if published else {}
+    found = {row.replay_id: Visibility() for row in rows}
+    for row in published:
+        acts = standing.get(checkpoints_name(row.application), [])
+        own = next((act for act in reversed(acts) if act.replay_id == row.replay_id), None)
+        if own is None:
+            continue
+        later = []
+        for act in reversed(acts):
+            if act.number > own.number and act.range.overlap(own.range):
+                later.append(act)
+        names = tuple(dict.fromkeys(act.replay_id for act in later))
+        covers = [act.range for act in later]
+        found[row.replay_id] = Visibility(names, bool(names) and not without(own.range, covers))
+    return found
 
 
 def state_words(row: Replay, seen: Visibility, is_gone: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, TypedDict
@@ -172,6 +173,13 @@ class Checks(LedgerPart):
             query = query.where(checks.c.replay_id == replay_id)
         with self.reading() as connection:
             return read_rows(connection, query, Check)
+
+    def verdicts(self, replay_ids: Sequence[str]) -> dict[str, str]:
+        """Returns the newest verdict of each replay. Replays without one are left out."""
+        query = select(checks.c.replay_id, checks.c.verdict).order_by(checks.c.check_id)
+        with self.reading() as connection:
+            rows = connection.execute(query.where(checks.c.replay_id.in_(replay_ids)))
+            return dict(map(tuple, rows))
 
     def acceptances(self, replay_id: str) -> list[Acceptance]:
         """Returns the acceptances of a replay, newest first."""

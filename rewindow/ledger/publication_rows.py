@@ -89,6 +89,15 @@ class Publication:
         }
 
 
+@dataclass(frozen=True)
+class StandingRange:
+    """The windows of a table that an effective publication replaced."""
+
+    number: int
+    replay_id: str
+    range: WindowRange
+
+
 _undo = publications.alias("undo")
 _UNDONE = (
     select(_undo.c.number)

@@ -288,6 +288,13 @@ class Replays(LedgerPart):
         with self.reading() as connection:
             return list(map(to_replay, connection.execute(query)))
 
+    def dags(self, replay_ids: Sequence[str]) -> dict[str, str]:
+        """Returns the Airflow DAG of each replay from its plan, without reading the whole plan."""
+        query = select(replays.c.replay_id, replays.c.plan["dag"].as_string())
+        with self.reading() as connection:
+            rows = connection.execute(query.where(replays.c.replay_id.in_(replay_ids)))
+            return {replay_id: dag or "" for replay_id, dag in rows}
+
     def containers(self, replay_id: str) -> list[Replay]:
         """Returns the containers of a replay that already have a plan, oldest first."""
         query = (

@@ -62,17 +62,27 @@ class CountsIndex(LedgerPart):
 
         Replays without lost windows are left out.
         """
+        return {
+            replay_id: _count(set().union(*by_port.values()))
+            for replay_id, by_port in self.lost_ranges(replay_ids).items()
+        }
+
+    def lost_ranges(self, replay_ids: Sequence[str]) -> dict[str, dict[str, set[WindowRange]]]:
+        """Returns the lost windows of replays, by replay and output. Replays without lost windows
+        are left out.
+        """
         c = segments.c
-        query = select(c.replay_id, c.first, c.last).where(
+        query = select(c.replay_id, c.port, c.first, c.last).where(
             c.replay_id.in_(replay_ids),
             c.lost,
             c.direction == "out",
         )
-        lost: dict[str, set[WindowRange]] = {}
+        lost: dict[str, dict[str, set[WindowRange]]] = {}
         with self.reading() as connection:
-            for replay_id, first, last in connection.execute(query):
-                lost.setdefault(replay_id, set()).add(WindowRange(first, last))
-        return {replay_id: _count(ranges) for replay_id, ranges in lost.items()}
+            for replay_id, port, first, last in connection.execute(query):
+                by_port = lost.setdefault(replay_id, {})
+                by_port.setdefault(port, set()).add(WindowRange(first, last))
+        return lost
 
     def is_whole(self, replay_id: str) -> bool:
         """Returns whether all windows of each port up to the replay's mark are indexed.

@@ -11,7 +11,6 @@ ranges, never an object per window.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -32,7 +31,7 @@ _AXIS_MAX = 62
 _AXIS_CHARACTERS = 110
 """Number of characters for which the axis has room."""
 _DAY_CHARACTERS = len("2013-01-05")
-_BEGIN_US, _END_US = -62_135_596_800_000_000, 253_370_764_800_000_000
+BEGIN_US, END_US = -62_135_596_800_000_000, 253_370_764_800_000_000
 """The years 1 to 9998, for which Python has times, also for the end of a view."""
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -110,12 +109,15 @@ class LevelCells:
         """Returns how many of some windows are in each cell. Their ids must be ascending."""
         return np.diff(np.searchsorted(ids, self.first_windows))
 
-    def count_ranges(self, ranges: Sequence[WindowRange]) -> Numbers:
-        """Returns how many windows of ascending, disjoint ranges are in each cell."""
-        if not ranges:
+    def count_ranges(self, ranges: Numbers) -> Numbers:
+        """Returns how many windows of ascending, disjoint ranges are in each cell.
+
+        Args:
+            ranges: a row for each range, with its first and its last window.
+        """
+        if not len(ranges):
             return np.zeros(len(self), dtype=np.int64)
-        bounds = np.array([(part.first, part.last + 1) for part in ranges], dtype=np.int64)
-        firsts, afters = bounds[:, 0], bounds[:, 1]
+        firsts, afters = ranges[:, 0], ranges[:, 1] + 1
         before = np.concatenate([[0], np.cumsum(afters - firsts)])
         # For each border, the windows of the ranges that start before it, less those of the last
         # such range that are not before it.
@@ -155,7 +157,7 @@ class View:
         >>> [str(View.over(0, days * day_us, 60_000_000).unit) for days in (1, 31, 800, 5000)]
         ['hour', 'day', 'month', 'month']
         """
-        if not _BEGIN_US <= begin_us < end_us <= _END_US:
+        if not BEGIN_US <= begin_us < end_us <= END_US:
             raise InputError(
                 f"time range from {format_time(begin_us)} to {format_time(end_us)} cannot be shown",
                 hint="Its end must be after its start, and its years from 1 to 9998.",

@@ -1,32 +1,80 @@
-"""The values of a replay in the overview."""
+"""The values of the overview: streams and outputs along time, and replays."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
-from rewindow.inspection.next_steps import cause
+from rewindow.inspection.coverage import StreamCoverage
+from rewindow.inspection.next_steps import brief_next_step, cause
 from rewindow.inspection.replay_progress import replay_progress
-from rewindow.inspection.visibility import outcome
+from rewindow.inspection.visibility import outcome, visibilities
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import RUNNABLE, Replay
+from rewindow.pages.levels import View
+from rewindow.pages.strips import Strip, Strips, draw_strips, whole_view
+from rewindow.settings.config import Config
+from rewindow.windows import parse_time
 
 _ACTS_MAX = 3
 
 
-def overview_line(ledger: Ledger, row: Replay) -> dict[str, Any]:
-    """Returns the values of a replay for the overview. Reads only the ledger.
+def overview_lines(config: Config, ledger: Ledger, rows: Sequence[Replay]) -> list[dict[str, Any]]:
+    """Returns the values of replays for the overview. Reads the ledger in few queries for all of
+    them.
 
-    These are its range as times, its progress, the newest verdict of the gate, the newest
-    publications and undos with their outcomes, and the first line of the reason for its state.
+    These are the range as times, the progress, the newest verdict of the gate, the newest
+    publications and undos with their outcomes, the first line of the reason for the state, and the
+    next step.
     """
-    checks = ledger.checks.newest(row.replay_id, limit=1)
-    acts = ledger.publications.newest(row.replay_id)
-    return {
-        "row": row,
-        "times": row.times(),
-        "progress": replay_progress(ledger, row),
-        "is_open": row.state in RUNNABLE,
-        "verdict": checks[0].verdict if checks else "",
-        "acts": [f"{act.kind} {act.number}: {outcome(act, acts)}" for act in acts[:_ACTS_MAX]],
-        "message": cause(row.message).partition("\n")[0],
-    }
+    ids = [row.replay_id for row in rows]
+    verdicts = ledger.checks.verdicts(ids)
+    all_acts = ledger.publications.of_replays(ids)
+    seen = visibilities(ledger, rows)
+    lines = []
+    for row in rows:
+        verdict = verdicts.get(row.replay_id, "")
+        acts = all_acts.get(row.replay_id, [])
+        covered = seen[row.replay_id]
+        lines.append(
+            {
+                "row": row,
+                "times": row.times(),
+                "progress": replay_progress(ledger, row, covered),
+                "is_open": row.state in RUNNABLE,
+                "verdict": verdict,
+                "acts": [f"{act.kind} {act.number}: {outcome(act, acts)}" for act in acts][
+                    :_ACTS_MAX
+                ],
+                "message": cause(row.message).partition("\n")[0],
+                "step": brief_next_step(config, row, acts, covered, verdict),
+            }
+        )
+    return lines
+
+
+def overview_strips(
+    coverages: Sequence[StreamCoverage],
+    readable: AbstractSet[str],
+    begin: str = "",
+    end: str = "",
+) -> Strips:
+    """Returns the windows of streams and outputs along time.
+
+    Args:
+        coverages: from `read_coverage`.
+        readable: replays whose names the reader may see.
+        begin, end: the times to show, ISO 8601; empty for all.
+
+    Raises:
+        InputError: a time cannot be read, or the range cannot be shown.
+    """
+    whole = whole_view(coverages)
+    if whole is None:
+        return Strips([Strip(coverage, (), "no windows") for coverage in coverages])
+    view = whole
+    if begin or end:
+        begin_us = parse_time(begin) if begin else whole.begin_us
+        view = View.over(begin_us, parse_time(end) if end else whole.end_us, whole.window_us)
+    return draw_strips(coverages, whole, view, readable)

@@ -58,10 +58,11 @@ def unpublished(
 
 def _lacks(config: Config, app: Application, sealed: WindowRange) -> list[WindowRange]:
     """Returns the parts of a range that at least one output lacks, in ascending order."""
-    published = Ledger.open(config.ledger_url).publications
+    names = [data_name(app.name, output) for output in app.outputs]
+    published = Ledger.open(config.ledger_url).publications.standing(names)
     parts: set[WindowRange] = set()
-    for output in app.outputs:
-        parts.update(without(sealed, published.standing_ranges(data_name(app.name, output))))
+    for name in names:
+        parts.update(without(sealed, [act.range for act in published.get(name, [])]))
     return sorted(parts)
 
 

@@ -74,7 +74,8 @@ def test_windows_are_counted_in_the_cell_in_which_they_start(
             if cells.first_windows[index] <= window < cells.first_windows[index + 1]:
                 expected[index] += 1
     assert cells.count(ids).tolist() == expected
-    assert cells.count_ranges(to_ranges(ids)).tolist() == expected
+    ranges = np.array([(part.first, part.last) for part in to_ranges(ids)], dtype=np.int64)
+    assert cells.count_ranges(ranges).tolist() == expected
     for window, index in zip(ids.tolist(), cells.place(ids).tolist(), strict=True):
         if 0 <= index < len(cells):
             assert window in (cells.range_of(index) or ())
