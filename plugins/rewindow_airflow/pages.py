@@ -19,7 +19,6 @@ from pathlib import PurePosixPath
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
-from airflow.api_fastapi.auth.managers.base_auth_manager import BaseUser
 from airflow.api_fastapi.core_api.security import GetUserDep, get_user
 from fastapi import Depends, FastAPI, HTTPException, Query, Request
 from fastapi.exception_handlers import http_exception_handler
@@ -45,7 +44,6 @@ from rewindow.pages.drawing import SCRIPTS, draw, script
 from rewindow.pages.overview import overview_lines, overview_strips
 from rewindow.pages.replay_page import draw_replay_page
 from rewindow.pages.replay_report import LiveParts
-from rewindow.pages.strips import LEGEND
 from rewindow.recording.inventory import find_stream
 from rewindow.settings.config import Config
 from rewindow_airflow import page_html
@@ -99,6 +97,16 @@ RUN_REPLAYS_MAX = 200
 _BATCHES_MAX = 40
 """Number of times that the overview reads REPLAYS_MAX replays to find those that the user may see.
 """
+_NO_STATE = (
+    "The state folder does not exist. If streams were recorded, correct `state` in "
+    "rewindow.toml, or REWINDOW_STATE of the API server. Otherwise, record a stream: rewindow "
+    "record STREAM"
+)
+_NO_LEDGER = (
+    "There is no ledger, because no replay was planned. Next: start a run of the DAG "
+    "replay_windows, or use rewindow replay APPLICATION. If replays exist, correct `ledger` in "
+    "rewindow.toml, or REWINDOW_LEDGER of the API server."
+)
 _NOTICES = {
     "report": "This replay has no window report: the gate has not run, or its results were "
     "deleted. The task check_windows runs the gate.",
@@ -199,6 +207,7 @@ async def show_refusal(request: Request, error: Exception) -> Response:
 
 def show_overview(
     folder: Results,
+    ledger: OpenLedger,
     user: GetUserDep,
     skip: Annotated[int, Query(ge=0, le=1_000_000_000)] = 0,
     begin: Annotated[str, Query(alias="from", max_length=64)] = "",
@@ -208,91 +217,36 @@ def show_overview(
     newest first.
     """
     config = Config.load()
-    pages = {}
-    if may_read(OVER_TIME, user) and inside(folder, "quality/index.html"):
-        pages["Checks over time"] = "files/quality/index.html"
-    notices = []
-    ledger = None
-    try:
-        ledger = open_ledger(config)
-        if ledger is None:
-            notices.append(_no_records(config))
-        values = _overview(config, ledger, user, skip, begin, end)
-    except RewindowError as error:
-        notices.append(f"The ledger cannot be read: {error.primary}. {error.hint or ''}")
-        values = _overview(config, None, user, skip, begin, end)
-    finally:
-        if ledger is not None:
-            ledger.close()
-    values["notices"] = notices + values["notices"]
-    return HTMLResponse(draw("overview.html", pages=pages, **values), headers=_HEADERS)
-
-
-def _no_records(config: Config) -> str:
-    """Returns why there is no ledger, with the next step."""
-    if not config.state.exists():
-        return (
-            f"The state folder {config.state} does not exist. If it should, correct `state` in "
-            "rewindow.toml or REWINDOW_STATE of the API server; otherwise record a stream: "
-            "rewindow record STREAM"
-        )
-    return (
-        "There is no ledger: no replay has been planned. Next: trigger the DAG replay_windows, or "
-        "use rewindow replay APPLICATION. If replays exist, correct `ledger` in rewindow.toml or "
-        "REWINDOW_LEDGER of the API server."
-    )
-
-
-def _overview(
-    config: Config,
-    ledger: Ledger | None,
-    user: BaseUser,
-    skip: int,
-    begin: str,
-    end: str,
-) -> dict[str, Any]:
-    """Returns the values of the overview.
-
-    Raises:
-        RewindowError: the ledger cannot be read.
-    """
     may = cache(partial(may_read, user=user))
-    notices = []
-    strips = None
+    values: dict[str, Any] = {"strips": None, "notice": "", "pages": {}, "lines": [], "steps": {}}
+    if may(OVER_TIME) and inside(folder, "quality/index.html"):
+        values["pages"] = {"Checks over time": "files/quality/index.html"}
     if may(OF_STREAMS):
         coverages = read_coverage(config, ledger)
-        readable = set()
-        if ledger is not None:
-            replays = set().union(*(coverage.replays() for coverage in coverages))
-            for replay_id, dag in ledger.replays.dags(sorted(replays)).items():
-                if may(dag or BY_HAND):
-                    readable.add(replay_id)
+        replays = {part.replay_id for entry in coverages for part in entry.parts}
+        dags = ledger.replays.dags(sorted(replays)) if ledger else {}
+        readable = {replay_id for replay_id, dag in dags.items() if may(dag or BY_HAND)}
         try:
-            strips = overview_strips(coverages, readable, begin, end)
+            values |= overview_strips(coverages, readable, begin, end)
         except InputError as error:
-            notices.append(f"{error.primary}. Shown instead: everything.")
-            strips = overview_strips(coverages, readable)
-    steps = {"newest replays": _page_address(begin, end)} if skip else {}
-    lines = []
-    if ledger is not None:
+            values["notice"] = f"{error.primary}. All windows are shown instead."
+            values |= overview_strips(coverages, readable)
+    if ledger is None:
+        values["notice"] = _NO_STATE if not config.state.exists() else _NO_LEDGER
+    else:
         rows, older = _visible(ledger, may, skip)
-        lines = overview_lines(config, ledger, rows)
+        values["lines"] = overview_lines(config, ledger, rows)
+        given = {name: text for name, text in (("from", begin), ("to", end)) if text}
+        if skip:
+            values["steps"]["newest replays"] = f"?{urlencode(given)}"
         if older is not None:
-            steps["older replays"] = _page_address(begin, end, older)
-    return {
-        "lines": lines,
-        "strips": strips,
-        "legend": LEGEND,
-        "steps": steps,
-        "notices": notices,
-        "airflow": airflow_path(),
-    }
+            values["steps"]["older replays"] = f"?{urlencode({**given, 'skip': older})}#replays"
+    return _drawn_overview(**values)
 
 
-def _page_address(begin: str, end: str, skip: int = 0) -> str:
-    """Returns the address of a page of replays. The view of the streams stays."""
-    given = {"from": begin, "to": end, "skip": skip or ""}
-    return f"overview?{urlencode({name: value for name, value in given.items() if value})}#replays"
+def _drawn_overview(**values: Any) -> Response:
+    page = draw("overview.html", **values, airflow=airflow_path())
+    return HTMLResponse(page, headers=_HEADERS)
 
 
 def _visible(
@@ -332,18 +286,12 @@ def show_run(dag: str, run: str, ledger: OpenLedger, user: GetUserDep) -> Respon
     notice = f"Run {run} of DAG {dag} has no replay."
     if ledger and rows:
         notice = f"Run {run}: {published} of {len(rows)} replays are published."
-    return HTMLResponse(
-        draw(
-            "overview.html",
-            lines=overview_lines(config, ledger, rows[:RUN_REPLAYS_MAX]) if ledger else [],
-            strips=None,
-            legend={},
-            pages={"All replays": "overview"},
-            steps={},
-            notices=[notice],
-            airflow=airflow_path(),
-        ),
-        headers=_HEADERS,
+    return _drawn_overview(
+        lines=overview_lines(config, ledger, rows[:RUN_REPLAYS_MAX]) if ledger else [],
+        strips=None,
+        pages={"All replays": "overview"},
+        steps={},
+        notice=notice,
     )
 
 

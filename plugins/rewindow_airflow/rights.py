@@ -17,7 +17,7 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails
 from airflow.models.dag import DagModel
 from fastapi import HTTPException
 
-from rewindow.errors import InputError
+from rewindow.errors import InputError, RewindowError
 from rewindow.location import Location
 from rewindow.names import PUBLISHED, check_replay_id
 from rewindow.settings.config import Config
@@ -87,7 +87,7 @@ def open_ledger(config: Config) -> Ledger | None:
     """Returns the ledger; None if it does not exist.
 
     Raises:
-        HTTPException: the ledger is older than this Rewindow (409).
+        HTTPException: the ledger is older than this Rewindow, or does not answer (409).
     """
     from rewindow.ledger import Ledger
     from rewindow.ledger.url import LedgerUrl
@@ -97,8 +97,8 @@ def open_ledger(config: Config) -> Ledger | None:
         return None
     try:
         return Ledger.open(config.ledger_url, make=False)
-    except InputError as error:
-        raise HTTPException(409, error.primary) from error
+    except RewindowError as error:
+        raise HTTPException(409, ". ".join(filter(None, (error.primary, error.hint)))) from error
 
 
 def dags_of(config: Config, folder: Location, path: PurePosixPath) -> set[str] | None:

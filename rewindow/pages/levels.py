@@ -1,12 +1,11 @@
 """Divides a range of time into cells: years, months, days and shorter units down to windows.
 
 All rows of a page have one view, so that their cells line up. A view has few cells, and each cell
-opens another view with a shorter unit. Pure functions: windows are sorted ids or
-ranges, never an object per window.
+opens another view with a shorter unit. Pure functions: windows are ranges, never an object per
+window.
 
     view = View.over(begin_us, end_us, grid.width_us)
-    cells = view.cells(grid)
-    sealed = cells.count(ids)
+    sealed = view.cells(grid).count_ranges(ranges)
 """
 
 from __future__ import annotations
@@ -27,12 +26,13 @@ CELLS_MAX = 2_000
 CELLS_WANTED = 400
 """A view has the shortest unit with at most this number of cells. More cells would be too narrow to
 select."""
-_AXIS_MAX = 62
-_AXIS_CHARACTERS = 110
-"""Number of characters for which the axis has room."""
-_DAY_CHARACTERS = len("2013-01-05")
 BEGIN_US, END_US = -62_135_596_800_000_000, 253_370_764_800_000_000
 """The years 1 to 9998, for which Python has times, also for the end of a view."""
+_AXIS_MAX = 62
+_AXIS_CHARACTERS = 60
+"""Number of characters for which the axis has room on a narrow screen."""
+_SECOND = 1_000_000
+_DAY = 86_400 * _SECOND
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
@@ -49,32 +49,16 @@ class Unit(StrEnum):
     WINDOW = "window"
 
 
-_CODES = {
-    Unit.YEAR: "Y",
-    Unit.MONTH: "M",
-    Unit.DAY: "D",
-    Unit.HOUR: "h",
-    Unit.MINUTE: "m",
-    Unit.SECOND: "s",
+_CALENDAR = {
+    Unit.YEAR: ("Y", 365 * _DAY, slice(4)),
+    Unit.MONTH: ("M", 28 * _DAY, slice(7)),
+    Unit.DAY: ("D", _DAY, slice(10)),
+    Unit.HOUR: ("h", 3600 * _SECOND, slice(11, 16)),
+    Unit.MINUTE: ("m", 60 * _SECOND, slice(11, 16)),
+    Unit.SECOND: ("s", _SECOND, slice(11, 19)),
 }
-"""Units of the calendar, from the longest to the shortest, with their codes in NumPy."""
-_SHORTEST_US = {
-    Unit.YEAR: 365 * 86_400_000_000,
-    Unit.MONTH: 28 * 86_400_000_000,
-    Unit.DAY: 86_400_000_000,
-    Unit.HOUR: 3_600_000_000,
-    Unit.MINUTE: 60_000_000,
-    Unit.SECOND: 1_000_000,
-}
-_LABEL_PARTS = {
-    Unit.YEAR: slice(0, 4),
-    Unit.MONTH: slice(0, 7),
-    Unit.DAY: slice(0, 10),
-    Unit.HOUR: slice(11, 16),
-    Unit.MINUTE: slice(11, 16),
-    Unit.SECOND: slice(11, 19),
-    Unit.WINDOW: slice(11, 19),
-}
+"""Units of the calendar, from the longest to the shortest: the code in NumPy, the shortest length,
+and the part of a time that is the label."""
 
 
 @dataclass(frozen=True)
@@ -84,30 +68,19 @@ class LevelCells:
     Attributes:
         first_windows: first window of each cell, then the first window after the last cell.
         starts_us: start of each cell, then the end of the last one.
-        is_window: whether each cell is a single window.
     """
 
     first_windows: Numbers
     starts_us: Numbers
-    is_window: bool
 
-    def __len__(self) -> int:
-        return len(self.first_windows) - 1
+    def range_of(self, index: int) -> WindowRange:
+        """Returns the windows of a cell.
 
-    def range_of(self, index: int) -> WindowRange | None:
-        """Returns the windows of a cell; None if no window starts in it."""
-        first, after = self.first_windows[index : index + 2].tolist()
-        return WindowRange(first, after - 1) if first < after else None
-
-    def place(self, ids: Numbers) -> Numbers:
-        """Returns the index of each window's cell. It is -1 or the number of cells for a window
-        outside of the view.
+        Raises:
+            RangeError: no window starts in it.
         """
-        return np.searchsorted(self.first_windows, ids, side="right") - 1
-
-    def count(self, ids: Numbers) -> Numbers:
-        """Returns how many of some windows are in each cell. Their ids must be ascending."""
-        return np.diff(np.searchsorted(ids, self.first_windows))
+        first, after = self.first_windows[index : index + 2].tolist()
+        return WindowRange(first, after - 1)
 
     def count_ranges(self, ranges: Numbers) -> Numbers:
         """Returns how many windows of ascending, disjoint ranges are in each cell.
@@ -116,9 +89,9 @@ class LevelCells:
             ranges: a row for each range, with its first and its last window.
         """
         if not len(ranges):
-            return np.zeros(len(self), dtype=np.int64)
+            return np.zeros_like(self.first_windows[1:])
         firsts, afters = ranges[:, 0], ranges[:, 1] + 1
-        before = np.concatenate([[0], np.cumsum(afters - firsts)])
+        before = np.append(0, np.cumsum(afters - firsts))
         # For each border, the windows of the ranges that start before it, less those of the last
         # such range that are not before it.
         index = np.searchsorted(firsts, self.first_windows)
@@ -163,16 +136,17 @@ class View:
                 hint="Its end must be after its start, and its years from 1 to 9998.",
             )
         span_us = end_us - begin_us
-        units = [unit for unit in _fitting(span_us) if _SHORTEST_US[unit] > window_us]
+        units = [unit for unit in _fitting(span_us) if _CALENDAR[unit][1] > window_us]
         if span_us // window_us <= CELLS_WANTED:
             return cls(*_whole(units[-1], begin_us, end_us), Unit.WINDOW, window_us)
-        unit = Unit.YEAR
-        for shorter in units:
-            if len(_starts(shorter, begin_us, end_us)) - 1 <= CELLS_WANTED:
-                unit = shorter
+        count = CELLS_MAX
+        while count > CELLS_WANTED:
+            unit = units.pop()
+            count = len(_starts(unit, begin_us, end_us)) - 1
+            if not units:
+                break
         begin_us, end_us = _whole(unit, begin_us, end_us)
-        is_single = len(_starts(unit, begin_us, end_us)) == 2
-        return cls(begin_us, end_us, Unit.WINDOW if is_single else unit, window_us)
+        return cls(begin_us, end_us, Unit.WINDOW if count == 1 else unit, window_us)
 
     def cells(self, grid: Grid) -> LevelCells:
         """Returns the cells of a row whose windows have the given grid.
@@ -182,13 +156,12 @@ class View:
         """
         first = (self.begin_us - grid.origin_us) // grid.width_us
         last = (self.end_us - 1 - grid.origin_us) // grid.width_us
-        if self.unit is Unit.WINDOW or grid.width_us >= _SHORTEST_US[self.unit]:
+        if self.unit is Unit.WINDOW or grid.width_us >= _CALENDAR[self.unit][1]:
             firsts = np.arange(first, last + 2, dtype=np.int64)
             starts = firsts * grid.width_us + grid.origin_us
-            return LevelCells(firsts, starts.clip(self.begin_us, self.end_us), is_window=True)
+            return LevelCells(firsts, starts.clip(self.begin_us, self.end_us))
         starts = _starts(self.unit, self.begin_us, self.end_us)
-        firsts = -(-(starts - grid.origin_us) // grid.width_us)
-        return LevelCells(firsts, starts, is_window=False)
+        return LevelCells(-(-(starts - grid.origin_us) // grid.width_us), starts)
 
     def around(self) -> list[tuple[str, int, int]]:
         """Returns the units that contain the view, from the longest, with their label, start and
@@ -220,23 +193,19 @@ class View:
         unit = Unit.YEAR
         for shorter in _fitting(self.end_us - self.begin_us):
             count = len(_starts(shorter, self.begin_us, self.end_us)) - 1
-            if count <= _AXIS_MAX and _SHORTEST_US[shorter] >= self.window_us:
+            if count <= _AXIS_MAX and _CALENDAR[shorter][1] >= self.window_us:
                 unit = shorter
             if shorter is self.unit:
                 break
         starts = _starts(unit, self.begin_us, self.end_us).clip(self.begin_us, self.end_us)
         parts = list(pairwise(starts.tolist()))
-        labels = []
-        for begin_us, _ in parts:
-            is_midnight = begin_us % _SHORTEST_US[Unit.DAY] == 0
-            shorter_than_day = _SHORTEST_US[unit] < _SHORTEST_US[Unit.DAY]
-            text = label(Unit.DAY if shorter_than_day and is_midnight else unit, begin_us)
-            # The year of a day is in the heading of the view.
-            labels.append(text[5:] if len(text) == _DAY_CHARACTERS else text)
-        every = -(-len(parts) * len(labels[-1]) // _AXIS_CHARACTERS)
         axis = []
-        for index, (begin_us, end_us) in enumerate(parts):
-            axis.append((begin_us, end_us, "" if index % every else labels[index]))
+        for index, ends in enumerate(parts):
+            # The year of a day is in the heading of the view.
+            words = label(unit, ends[0])[-7 if unit is Unit.MONTH else -5 :]
+            every = -(-len(parts) * len(words) // _AXIS_CHARACTERS)
+            has_room = index % every == 0 and index + every <= len(parts)
+            axis.append((*ends, words if has_room else ""))
         return axis
 
 
@@ -246,7 +215,7 @@ def label(unit: Unit, t_us: int) -> str:
     >>> label(Unit.MONTH, 1357016400000000), label(Unit.HOUR, 1357016400000000)
     ('2013-01', '05:00')
     """
-    return format_time(t_us)[_LABEL_PARTS[unit]]
+    return format_time(t_us)[_CALENDAR[unit][2]]
 
 
 def _fitting(span_us: int) -> list[Unit]:
@@ -254,7 +223,9 @@ def _fitting(span_us: int) -> list[Unit]:
     are always one of them.
     """
     return [
-        unit for unit in _CODES if unit is Unit.YEAR or span_us <= CELLS_MAX * _SHORTEST_US[unit]
+        unit
+        for unit, (_, length_us, _) in _CALENDAR.items()
+        if unit is Unit.YEAR or span_us <= CELLS_MAX * length_us
     ]
 
 
@@ -263,7 +234,7 @@ def _starts(unit: Unit, begin_us: int, end_us: int) -> Numbers:
 
     A range of more than CELLS_MAX years has cells of several years.
     """
-    code = _CODES[unit]
+    code = _CALENDAR[unit][0]
     edges = np.array([begin_us, end_us - 1]).astype("datetime64[us]").astype(f"datetime64[{code}]")
     first, last = edges.astype(np.int64).tolist()
     step = max(1, -(-(last - first + 1) // CELLS_MAX)) if unit is Unit.YEAR else 1

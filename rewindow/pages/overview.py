@@ -13,9 +13,9 @@ from rewindow.inspection.visibility import outcome, visibilities
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import RUNNABLE, Replay
 from rewindow.pages.levels import View
-from rewindow.pages.strips import Strip, Strips, draw_strips, whole_view
+from rewindow.pages.strips import Strip, draw_strip, whole_view
 from rewindow.settings.config import Config
-from rewindow.windows import parse_time
+from rewindow.windows import format_time, parse_time
 
 _ACTS_MAX = 3
 
@@ -37,16 +37,17 @@ def overview_lines(config: Config, ledger: Ledger, rows: Sequence[Replay]) -> li
         verdict = verdicts.get(row.replay_id, "")
         acts = all_acts.get(row.replay_id, [])
         covered = seen[row.replay_id]
+        outcomes = [f"{act.kind} {act.number}: {outcome(act, acts)}" for act in acts[:_ACTS_MAX]]
         lines.append(
             {
                 "row": row,
+                "dag": row.plan.get("dag", ""),
+                "run": row.plan.get("run", ""),
                 "times": row.times(),
                 "progress": replay_progress(ledger, row, covered),
                 "is_open": row.state in RUNNABLE,
                 "verdict": verdict,
-                "acts": [f"{act.kind} {act.number}: {outcome(act, acts)}" for act in acts][
-                    :_ACTS_MAX
-                ],
+                "acts": outcomes,
                 "message": cause(row.message).partition("\n")[0],
                 "step": brief_next_step(config, row, acts, covered, verdict),
             }
@@ -59,8 +60,8 @@ def overview_strips(
     readable: AbstractSet[str],
     begin: str = "",
     end: str = "",
-) -> Strips:
-    """Returns the windows of streams and outputs along time.
+) -> dict[str, Any]:
+    """Returns the values of the overview about streams and outputs along time.
 
     Args:
         coverages: from `read_coverage`.
@@ -70,11 +71,11 @@ def overview_strips(
     Raises:
         InputError: a time cannot be read, or the range cannot be shown.
     """
-    whole = whole_view(coverages)
-    if whole is None:
-        return Strips([Strip(coverage, (), "no windows") for coverage in coverages])
-    view = whole
-    if begin or end:
+    whole = view = whole_view(coverages)
+    strips = list(map(Strip, coverages))
+    if whole is not None:
         begin_us = parse_time(begin) if begin else whole.begin_us
-        view = View.over(begin_us, parse_time(end) if end else whole.end_us, whole.window_us)
-    return draw_strips(coverages, whole, view, readable)
+        end_us = parse_time(end) if end else whole.end_us
+        view = View.over(begin_us, end_us, whole.window_us)
+        strips = [draw_strip(coverage, view, readable) for coverage in coverages]
+    return {"strips": strips, "view": view, "whole": whole, "time": format_time}

@@ -564,7 +564,8 @@ def test_overview_shows_range_gate_publication_and_streams(client: Any, config: 
         '<span class="tag passed">passed</span>',
         "publish 1: stands",
         'href="streams/s/time"',
-        "late tuples",
+        'href="streams/app.delays/time"',
+        "To undo the publication: rewindow undo r-1",
     ):
         assert words in page, words
     assert "Checks over time" not in page
@@ -583,7 +584,8 @@ def test_overview_without_rights_to_streams_shows_none(
         "is_authorized_dag",
         lambda self, *, details, **_: details.id != "fill_heartbeat_gaps",
     )
-    assert "<h2>Streams</h2>" not in page_of(client, "overview")
+    page = page_of(client, "overview")
+    assert "Streams and outputs" not in page and "streams/s/time" not in page
     page_of(client, "files/time/s.csv", 403)
 
 
@@ -603,8 +605,8 @@ def test_overview_is_divided_into_pages(
     while path:
         text = page_of(client, path)
         seen += re.findall(r"replays/(r-\d)/page", text)
-        older = re.search(r'href="(\?skip=\d+)">older replays', text)
-        path = f"overview{older[1]}" if older else ""
+        older = re.search(r'href="(overview\?skip=\d+)#replays">older replays', text)
+        path = older[1] if older else ""
     assert sorted(seen) == [f"r-{number}" for number in range(5)]
     assert "newest replays" in text
     page_of(client, "overview?skip=900000000")

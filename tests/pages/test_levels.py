@@ -37,10 +37,10 @@ def test_view_covers_its_range_with_whole_units_in_few_cells(
     view = View.over(begin_us, begin_us + span_us, grid.width_us)
     assert view.begin_us <= begin_us < begin_us + span_us <= view.end_us
     cells = view.cells(grid)
-    assert 1 <= len(cells) <= CELLS_MAX
+    assert 2 <= len(cells.starts_us) <= CELLS_MAX + 1
     assert cells.starts_us[0] == view.begin_us and cells.starts_us[-1] == view.end_us
     assert (np.diff(cells.starts_us) > 0).all() and (np.diff(cells.first_windows) >= 0).all()
-    if cells.is_window:
+    if cells.starts_us[1] - cells.starts_us[0] <= grid.width_us:
         assert (np.diff(cells.first_windows) == 1).all()
         return
     for start_us in cells.starts_us.tolist():
@@ -68,19 +68,17 @@ def test_windows_are_counted_in_the_cell_in_which_they_start(
     first = int(cells.first_windows[0])
     step = data.draw(st.sampled_from([1, 7, max(1, int(cells.first_windows[-1] - first) // 1_500)]))
     ids = np.array(sorted(first + offset * step for offset in offsets), dtype=np.int64)
-    expected = [0] * len(cells)
+    expected = [0] * (len(cells.starts_us) - 1)
     for window in ids.tolist():
-        for index in range(len(cells)):
+        for index in range(len(cells.starts_us) - 1):
             if cells.first_windows[index] <= window < cells.first_windows[index + 1]:
                 expected[index] += 1
-    assert cells.count(ids).tolist() == expected
     ranges = np.array([(part.first, part.last) for part in to_ranges(ids)], dtype=np.int64)
     assert cells.count_ranges(ranges).tolist() == expected
-    for window, index in zip(ids.tolist(), cells.place(ids).tolist(), strict=True):
-        if 0 <= index < len(cells):
-            assert window in (cells.range_of(index) or ())
-            if not cells.is_window:
-                assert cells.starts_us[index] <= grid.start_us(window) < cells.starts_us[index + 1]
+    for index, count in enumerate(expected):
+        if count:
+            windows = cells.range_of(index)
+            assert sum(window in windows for window in ids.tolist()) == count
 
 
 def test_view_of_two_years_of_minutes_opens_down_to_the_window() -> None:
@@ -103,15 +101,15 @@ def test_months_have_neighbours_of_other_lengths() -> None:
     before, after = view.beside()
     assert before == (parse_time("2013-02-01"), parse_time("2013-03-01"))
     assert after == (parse_time("2013-04-01"), parse_time("2013-05-01"))
-    assert [words for _, _, words in view.axis()][:3] == ["03-01", "", "03-03"]
+    assert [words for _, _, words in view.axis()][:3] == ["03-01", "", ""]
 
 
 def test_wide_windows_are_cells_in_a_view_of_short_ones() -> None:
     view = View.over(0, 31 * DAY_US, 60_000_000)
     assert view.unit is Unit.DAY
-    assert len(view.cells(Grid(60_000))) == 31
+    assert len(view.cells(Grid(60_000)).starts_us) == 32
     cells = view.cells(Grid(5 * 86_400_000))
-    assert cells.is_window and len(cells) == 7
+    assert (np.diff(cells.first_windows) == 1).all() and len(cells.starts_us) == 8
 
 
 @pytest.mark.parametrize("ends", [(5, 5), (5, 4), (parse_time("0001-01-01") - 1, 0), (0, 1 << 60)])

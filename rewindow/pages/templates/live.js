@@ -87,4 +87,5 @@
 
   document.querySelectorAll("[data-progress]").forEach(watch);
   document.querySelectorAll(".actions").forEach(offer);
+  document.querySelectorAll(".in-airflow").forEach(function (link) { link.addEventListener("click", openInAirflow); });
 })();
