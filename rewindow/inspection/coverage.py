@@ -138,10 +138,10 @@ def visible_parts(standing: Sequence[StandingRange]) -> list[StandingRange]:
     Args:
         standing: publications, oldest first.
     """
-    borders = np.unique([(act.range.first, act.range.last + 1) for act in standing])
+    bounds = np.array([(act.range.first, act.range.last + 1) for act in standing])
+    borders = np.unique(bounds)
     owner = np.full(len(borders), -1)
-    for index, act in enumerate(standing):
-        begin, end = np.searchsorted(borders, (act.range.first, act.range.last + 1)).tolist()
+    for index, (begin, end) in enumerate(np.searchsorted(borders, bounds).tolist()):
         owner[begin:end] = index
     parts = []
     changes = np.flatnonzero(np.diff(owner, prepend=-1))

@@ -20,6 +20,7 @@ import pytest
 from rewindow.certificate import certify
 from rewindow.inspection.gaps import gaps
 from rewindow.ledger import Ledger
+from rewindow.ledger.models import replays as replays_table
 from rewindow.pages import replay_page
 from rewindow.pages.certificate_page import write_certificate
 from rewindow.pages.drawing import SCRIPTS
@@ -42,6 +43,7 @@ from tests.pages import replays
 from tests.publication.staging import StagedReplay, simple
 
 PAGES = ("page", "report", "docs", "certificate")
+NAMED_R9 = replays_table.c.replay_id == "r-9"
 KEY: Any = None
 """No link looks at the task instance: the operator knows its replay."""
 
@@ -605,20 +607,90 @@ def test_overview_is_divided_into_pages(
     while path:
         text = page_of(client, path)
         seen += re.findall(r"replays/(r-\d)/page", text)
-        older = re.search(r'href="(overview\?skip=\d+)#replays">older replays', text)
-        path = older[1] if older else ""
+        older = re.search(r'href="(\?skip=\d+)#replays">older replays', text)
+        path = f"overview{older[1]}" if older else ""
     assert sorted(seen) == [f"r-{number}" for number in range(5)]
     assert "newest replays" in text
     page_of(client, "overview?skip=900000000")
     page_of(client, f"overview?skip={10**20}", 422)
 
 
-def test_overview_of_a_new_project_is_empty_and_creates_nothing(
+def test_overview_of_a_new_project_shows_the_next_step_and_creates_nothing(
     client: Any,
     config: Config,
 ) -> None:
-    assert "No replay to show" in page_of(client, "overview")
+    page = page_of(client, "overview")
+    for words in ("There is no ledger", "rewindow replay APPLICATION", "rewindow record STREAM"):
+        assert words in page
     assert content_of(config.state) == {}
+    config.state.local().rmdir()
+    assert "The state folder does not exist" in page_of(client, "overview")
+
+
+def test_overview_opens_a_range_down_to_the_windows(client: Any, config: Config) -> None:
+    recorded(config.state, STEADY)
+    simple(config, "r-1", 100, 104, publishable=True)
+    publish(config, "r-1")
+    page = page_of(client, "overview")
+    assert "one cell for each hour" in page
+    hour = "?from=1970-01-05T05:00:00Z&to=1970-01-05T06:00:00Z"
+    cells = re.findall(r'<a class="w-published" href="(.+?)" tabindex="-1"', page)
+    assert html.unescape(cells[0]) == hour
+    page = page_of(client, f"overview{hour}")
+    assert "one cell for each window" in page
+    assert 'class="w-published" href="replays/r-1/page"' in page
+    assert "History: rewindow why app 101" in page
+    days = page_of(client, "overview?from=1970-01-01&to=1971-06-01")
+    assert "one cell for each month" in days
+    opened = html.unescape(re.findall(r'href="(.+?)" tabindex="-1"', days)[0])
+    assert opened == "?from=1970-01-01T00:00:00Z&to=1970-02-01T00:00:00Z"
+    assert "one cell for each day" in page_of(client, f"overview{opened}")
+    wrong = page_of(client, "overview?from=yesterday")
+    assert "cannot be read. All windows are shown instead." in wrong and cells[0] in wrong
+
+
+def test_overview_shows_other_streams_and_replays_if_a_table_is_damaged(
+    client: Any, config: Config
+) -> None:
+    recorded(config.state, STEADY)
+    simple(config, "r-1", 100, 104, publishable=True)
+    publish(config, "r-1")
+    for commit in (config.windows_table("app.ranks") / "_delta_log").entries("*.json"):
+        commit.write("{")
+    page = page_of(client, "overview")
+    assert "app.ranks" in page and 'class="failure small"' in page
+    assert 'class="w-sealed"' in page and 'href="replays/r-1/page"' in page
+
+
+def test_overview_with_a_damaged_ledger_shows_the_reason(client: Any, config: Config) -> None:
+    (config.state / "ledger.sqlite").write("no database " * 100)
+    assert "ledger" in page_of(client, "overview", 409)
+
+
+def test_strips_hide_the_names_of_replays_that_the_user_may_not_see(
+    client: Any, of_a_team: Config
+) -> None:
+    config = of_a_team
+    simple(config, "r-9", 100, 104, publishable=True)
+    publish(config, "r-9")
+    ledger = Ledger.open(config.ledger_url)
+    with ledger.database.serialised() as connection:
+        plan = {**ledger.replays.get("r-9").plan, "dag": "replay_of_a_team"}
+        connection.execute(replays_table.update().values(plan=plan).where(NAMED_R9))
+    ledger.close()
+    assert "published by r-9" in page_of(client, "overview", role="ADMIN")
+    page = page_of(client, "overview")
+    assert "published by 1 replays" in page and "r-9" not in page
+
+
+def test_replay_links_to_the_run_that_created_it(client: Any, config: Config) -> None:
+    ledger = Ledger.open(config.ledger_url)
+    plan = {**PLAN, "replay_id": "r-1", "dag": "replay_windows", "run": "manual__1"}
+    ledger.replays.create("r-1", "app", 0, 9, "exactly_once", plan, "1")
+    ledger.close()
+    page = page_of(client, "overview")
+    assert 'in-airflow" href="/dags/replay_windows/runs/manual__1"' in page
+    assert "Next: rewindow replay --resume r-1" in page
 
 
 def test_tab_of_a_run_leads_to_its_replay(client: Any, config: Config) -> None:
