@@ -14,6 +14,7 @@ from bench.chain import measure_chain
 from bench.delivery import measure_delivery
 from bench.generators import measure_generators
 from bench.library import measure_library
+from bench.overview import measure_overview
 from bench.partitions import measure_partitions
 from bench.replay import measure_commands, measure_engine
 from bench.report import write_report
@@ -31,6 +32,7 @@ def main() -> None:
     rows.append(measure_chain(millions * 300_000))
     rows.append(measure_delivery(millions * 1_000_000))
     rows += measure_library(millions * 500_000)
+    rows.append(measure_overview())
     print(f"written to {write_report(rows, millions)}")
 
 

@@ -232,10 +232,11 @@ def _read_late(path: Location, changed_at: float) -> dict[str, Ranges]:
 
 def _runs(windows: pa.ChunkedArray) -> Ranges:
     """Returns window ids in any order as ranges."""
-    ids = np.unique(windows.drop_null().to_numpy())
+    # Sorting takes a tenth of the time of np.unique. An id may occur several times.
+    ids = np.sort(windows.drop_null().to_numpy())
     if not len(ids):
         return _ranges([])
-    breaks = np.flatnonzero(np.diff(ids) != 1)
+    breaks = np.flatnonzero(np.diff(ids) > 1)
     return np.column_stack([ids[np.append(-1, breaks) + 1], ids[np.append(breaks, -1)]])
 
 

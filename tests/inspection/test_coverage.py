@@ -68,9 +68,9 @@ def windows_of(coverage: StreamCoverage) -> dict[str, list[int]]:
 
 def test_recorded_stream_has_sealed_empty_missing_and_late_windows(config: Config) -> None:
     seal(config, "clicks", {5: 2, 6: 0, 9: 1, 12: 0})
-    columns: dict[str, list[object]] = {name: [None] * 4 for name in QUARANTINE_SCHEMA.names}
-    columns |= {"window_id": [9, 5, None, 9], "source": ["clicks", "clicks", "clicks", "other"]}
-    columns["reason"] = [LATE, LATE, LATE, LATE]
+    columns: dict[str, list[object]] = {name: [None] * 5 for name in QUARANTINE_SCHEMA.names}
+    columns |= {"window_id": [9, 5, None, 9, 6], "source": [*["clicks"] * 4, "other"]}
+    columns["reason"] = [LATE] * 5
     create_quarantine(config.quarantine_table).append(pa.table(columns, schema=QUARANTINE_SCHEMA))
     (coverage,) = read_coverage(config, None)
     assert windows_of(coverage) == {
