@@ -170,9 +170,23 @@ def test_undo_is_rejected_after_a_later_publication_of_the_same_windows(
     for name in ("old", "beside", "over"):
         publish(ledger, tables, name, nothing)
     assert [p.replay_id for p in ledger.publications.later_overlapping(1)] == ["over"]
+    acts = ledger.publications.of_replays(["old", "over", "unknown"])
+    assert {name: [act.number for act in its] for name, its in acts.items()} == {
+        "old": [1],
+        "over": [3],
+    }
+    standing = ledger.publications.standing([TABLES[0], "app.other"])
+    assert list(standing) == [TABLES[0]]
+    ranges = [(act.number, act.replay_id, str(act.range)) for act in standing[TABLES[0]]]
+    assert ranges == [
+        (1, "old", "[100, 199]"),
+        (2, "beside", "[200, 210]"),
+        (3, "over", "[190, 195]"),
+    ]
     with pytest.raises(InputError, match=r'3 \(replay "over", windows \[190, 195\]\)'):
         ledger.publications.open_undo(1, dict.fromkeys(TABLES, 3))
     undo(ledger, tables, "over", nothing)
+    assert [act.number for act in ledger.publications.standing(TABLES)[TABLES[1]]] == [1, 2]
     assert ledger.publications.later_overlapping(1) == []
     undo(ledger, tables, "old", nothing)
     with pytest.raises(InputError, match="publication 1 is already undone"):

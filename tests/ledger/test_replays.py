@@ -192,6 +192,18 @@ def test_failed_check_prevents_publication_until_accepted(
     assert 'rewindow publish r --accept "' in caught.value.hint
 
 
+def test_dags_and_newest_verdicts_of_many_replays_are_read_at_once(ledger: Ledger) -> None:
+    for name, dag in (("daily", "replay_daily"), ("by-hand", ""), ("unchecked", None)):
+        values = {"replay_id": name} if dag is None else {"replay_id": name, "dag": dag}
+        ledger.replays.create(name, "app", 100, 199, "exactly_once", values, "1")
+    for name in ("daily", "by-hand"):
+        run_to_end(ledger, name)
+    ledger.checks.record("daily", "failed")
+    names = ["daily", "by-hand", "unchecked", "unknown"]
+    assert ledger.replays.dags(names) == {"daily": "replay_daily", "by-hand": "", "unchecked": ""}
+    assert ledger.checks.verdicts(names) == {"daily": "failed", "by-hand": "passed"}
+
+
 def test_abandon_fences_the_attempt_and_releases_the_leases(ledger: Ledger, replay: Replay) -> None:
     ledger.leases.acquire("r", ["app.out"], 100, 199)
     epoch = begin(ledger, "r")
