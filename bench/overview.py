@@ -1,4 +1,4 @@
-"""The overview of a large state folder, as the plugin renders it, beside reading its tables once.
+"""The overview of a large state folder, as the plugin renders it, and one read of its tables.
 
     python -m bench.overview                  prints the figures
     python -m bench.overview --make FOLDER    only writes the state folder, to look at it
@@ -136,7 +136,7 @@ def _write_ledger(config: Config, part: int, parts: int) -> None:
 
 
 def measure_overview() -> Row:
-    """Returns how long the page takes in a warm process, beside one read of both tables."""
+    """Returns the time of the page in a warm process, compared with one read of both tables."""
     with tempfile.TemporaryDirectory() as folder:
         config = make_state(Path(folder), 1_000_000, 1_000)
         _page(config)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -125,7 +126,8 @@ def read_coverage(config: Config, ledger: Ledger | None) -> list[StreamCoverage]
         except RewindowError as error:
             found.append(StreamCoverage(name, problem=error))
             continue
-        windows = {**coverage.windows, WindowState.LATE: late.get(name, _ranges([]))}
+        its_late = late.get(name, _ranges([]))
+        windows = {**coverage.windows, WindowState.LATE: its_late}
         found.append(replace(coverage, windows=windows))
     if ledger is not None:
         found = _with_publications(ledger, found)
@@ -138,17 +140,21 @@ def visible_parts(standing: Sequence[StandingRange]) -> list[StandingRange]:
     Args:
         standing: publications, oldest first.
     """
-    bounds = np.array([(act.range.first, act.range.last + 1) for act in standing])
+    bounds = _ranges_of(standing) + np.array([0, 1])
     borders = np.unique(bounds)
     owner = np.full(len(borders), -1)
-    for index, (begin, end) in enumerate(np.searchsorted(borders, bounds).tolist()):
+    places = np.searchsorted(borders, bounds).tolist()
+    for index, (begin, end) in enumerate(places):
         owner[begin:end] = index
     parts = []
     changes = np.flatnonzero(np.diff(owner, prepend=-1))
-    for begin, end in zip(changes.tolist(), changes[1:].tolist(), strict=False):
-        if owner[begin] >= 0:
-            windows = WindowRange(int(borders[begin]), int(borders[end]) - 1)
-            parts.append(replace(standing[owner[begin]], range=windows))
+    for begin, end in pairwise(changes.tolist()):
+        index = int(owner[begin])
+        if index >= 0:
+            first = int(borders[begin])
+            last = int(borders[end]) - 1
+            part = replace(standing[index], range=WindowRange(first, last))
+            parts.append(part)
     return parts
 
 
@@ -158,19 +164,25 @@ def _with_publications(
 ) -> list[StreamCoverage]:
     """Adds what the ledger records about outputs."""
     standing = ledger.publications.standing(names_of(coverages))
-    lost = ledger.counts.lost_ranges(
-        list({act.replay_id for acts in standing.values() for act in acts})
-    )
+    replays = set()
+    for acts in standing.values():
+        replays.update({act.replay_id for act in acts})
+    lost = ledger.counts.lost_ranges(list(replays))
     unfinished: dict[str, list[StandingRange]] = {}
-    newest = ledger.replays.newest(state=_UNFINISHED, limit=_UNFINISHED_MAX, without_samples=True)
+    newest = ledger.replays.newest(
+        state=_UNFINISHED,
+        limit=_UNFINISHED_MAX,
+        without_samples=True,
+    )
     for number, row in enumerate(reversed(newest)):
         if not row.plan.get("candidate"):
-            part = StandingRange(number, row.replay_id, row.range)
-            unfinished.setdefault(row.application, []).append(part)
+            its = unfinished.setdefault(row.application, [])
+            its.append(StandingRange(number, row.replay_id, row.range))
     stale: dict[str, list[WindowRange]] = {}
     for marked in ledger.stale.ranges():
         windows = WindowRange(marked.first, marked.last)
-        stale.setdefault(marked.table_name, []).append(windows)
+        its_stale = stale.setdefault(marked.table_name, [])
+        its_stale.append(windows)
     found = []
     for coverage in coverages:
         application, _, output = coverage.name.rpartition(".")
@@ -178,17 +190,23 @@ def _with_publications(
         in_progress = visible_parts(unfinished.get(application, []))
         lost_parts = []
         for act in published:
-            for windows in sorted(lost.get(act.replay_id, {}).get(output, ())):
+            by_output = lost.get(act.replay_id, {})
+            for windows in sorted(by_output.get(output, ())):
                 if shown := windows.overlap(act.range):
                     lost_parts.append(shown)
         windows_by_state = {
             **coverage.windows,
             WindowState.LOST: _ranges(lost_parts),
             WindowState.STALE: _ranges(stale.get(coverage.name, [])),
-            WindowState.IN_PROGRESS: _ranges([part.range for part in in_progress]),
+            WindowState.IN_PROGRESS: _ranges_of(in_progress),
         }
-        its = replace(coverage, windows=windows_by_state)
-        found.append(replace(its, published=published, in_progress=in_progress))
+        entry = replace(
+            coverage,
+            windows=windows_by_state,
+            published=published,
+            in_progress=in_progress,
+        )
+        found.append(entry)
     return found
 
 
@@ -210,10 +228,14 @@ def _read_seals(path: Location, changed_at: float) -> StreamCoverage:
         tuples=pc.sum(rows["tuples"]).as_py() or 0,
         end=pc.max(rows["end_window"]).as_py(),
     )
+    is_empty = pc.equal(rows["tuples"], 0)
+    empty = rows.filter(is_empty)
+    after_runs = sealed[:-1, 1] + 1
+    before_runs = sealed[1:, 0] - 1
     windows = {
-        WindowState.MISSING: np.column_stack([sealed[:-1, 1] + 1, sealed[1:, 0] - 1]),
+        WindowState.MISSING: np.column_stack([after_runs, before_runs]),
         coverage.full: sealed,
-        WindowState.EMPTY: _runs(rows.filter(pc.equal(rows["tuples"], 0))["window_id"]),
+        WindowState.EMPTY: _runs(empty["window_id"]),
     }
     return replace(coverage, windows=windows)
 
@@ -225,8 +247,9 @@ def _read_late(path: Location, changed_at: float) -> dict[str, Ranges]:
     rows = query(sql, q=path)
     found = {}
     for source in pc.unique(rows["source"]).to_pylist():
-        ids = rows.filter(pc.equal(rows["source"], source))["window_id"]
-        found[source] = _runs(ids)
+        is_its = pc.equal(rows["source"], source)
+        its = rows.filter(is_its)
+        found[source] = _runs(its["window_id"])
     return found
 
 
@@ -237,10 +260,17 @@ def _runs(windows: pa.ChunkedArray) -> Ranges:
     if not len(ids):
         return _ranges([])
     breaks = np.flatnonzero(np.diff(ids) > 1)
-    return np.column_stack([ids[np.append(-1, breaks) + 1], ids[np.append(breaks, -1)]])
+    firsts = ids[np.append(-1, breaks) + 1]
+    lasts = ids[np.append(breaks, -1)]
+    return np.column_stack([firsts, lasts])
 
 
 def _ranges(windows: Sequence[WindowRange]) -> Ranges:
     """Returns ascending, disjoint ranges as an array."""
     bounds = [(part.first, part.last) for part in windows]
-    return np.array(bounds, dtype=np.int64).reshape(-1, 2)
+    ranges = np.array(bounds, dtype=np.int64)
+    return ranges.reshape(-1, 2)
+
+
+def _ranges_of(parts: Sequence[StandingRange]) -> Ranges:
+    return _ranges([part.range for part in parts])

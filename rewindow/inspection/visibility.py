@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rewindow.ledger import Ledger, Publication
-from rewindow.ledger.publication_rows import PUBLISH, UNDO
+from rewindow.ledger.publication_rows import PUBLISH, UNDO, StandingRange
 from rewindow.ledger.replays import Replay, ReplayState
 from rewindow.storage.names import checkpoints_name
 from rewindow.windows import without
@@ -39,23 +39,40 @@ def visibilities(ledger: Ledger, rows: Sequence[Replay]) -> dict[str, Visibility
     """Returns the later publications that cover each replay; none if it is not published."""
     # Every publication of an application writes its checkpoints, so two of them overlap in a table
     # if their windows overlap.
-    published = [row for row in rows if row.state is ReplayState.PUBLISHED]
-    tables = {checkpoints_name(row.application) for row in published}
-    standing = ledger.publications.standing(tables) if published else {}
-    found = {row.replay_id: Visibility() for row in rows}
-    for row in published:
-        acts = standing.get(checkpoints_name(row.application), [])
-        own = next((act for act in reversed(acts) if act.replay_id == row.replay_id), None)
-        if own is None:
-            continue
-        later = []
-        for act in reversed(acts):
-            if act.number > own.number and act.range.overlap(own.range):
-                later.append(act)
-        names = tuple(dict.fromkeys(act.replay_id for act in later))
-        covers = [act.range for act in later]
-        found[row.replay_id] = Visibility(names, bool(names) and not without(own.range, covers))
+    tables = {}
+    for row in rows:
+        if row.state is ReplayState.PUBLISHED:
+            tables[row.replay_id] = checkpoints_name(row.application)
+    standing = ledger.publications.standing(tables.values()) if tables else {}
+    found = {}
+    for row in rows:
+        table = tables.get(row.replay_id, "")
+        found[row.replay_id] = _visibility(row, standing.get(table, []))
     return found
+
+
+def _visibility(row: Replay, acts: Sequence[StandingRange]) -> Visibility:
+    """Returns the publications that are later than the newest one of a replay, and overlap it.
+
+    Args:
+        row: the replay.
+        acts: effective publications of its application, oldest first.
+    """
+    later = []
+    for act in reversed(acts):
+        if act.replay_id == row.replay_id:
+            break
+        later.append(act)
+    else:
+        return Visibility()
+    names = []
+    covers = []
+    for other in later:
+        if other.range.overlap(act.range):
+            names.append(other.replay_id)
+            covers.append(other.range)
+    is_whole = bool(names) and not without(act.range, covers)
+    return Visibility(tuple(dict.fromkeys(names)), is_whole)
 
 
 def state_words(row: Replay, seen: Visibility, is_gone: bool) -> str:

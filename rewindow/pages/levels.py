@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -49,16 +49,23 @@ class Unit(StrEnum):
     WINDOW = "window"
 
 
+class _Calendar(NamedTuple):
+    """The code of a unit in NumPy, its shortest length, and its label as a part of a time."""
+
+    code: str
+    length_us: int
+    label: slice
+
+
 _CALENDAR = {
-    Unit.YEAR: ("Y", 365 * _DAY, slice(4)),
-    Unit.MONTH: ("M", 28 * _DAY, slice(7)),
-    Unit.DAY: ("D", _DAY, slice(10)),
-    Unit.HOUR: ("h", 3600 * _SECOND, slice(11, 16)),
-    Unit.MINUTE: ("m", 60 * _SECOND, slice(11, 16)),
-    Unit.SECOND: ("s", _SECOND, slice(11, 19)),
+    Unit.YEAR: _Calendar("Y", 365 * _DAY, slice(4)),
+    Unit.MONTH: _Calendar("M", 28 * _DAY, slice(7)),
+    Unit.DAY: _Calendar("D", _DAY, slice(10)),
+    Unit.HOUR: _Calendar("h", 3600 * _SECOND, slice(11, 16)),
+    Unit.MINUTE: _Calendar("m", 60 * _SECOND, slice(11, 16)),
+    Unit.SECOND: _Calendar("s", _SECOND, slice(11, 19)),
 }
-"""Units of the calendar, from the longest to the shortest: the code in NumPy, the shortest length,
-and the part of a time that is the label."""
+"""Units of the calendar, from the longest to the shortest."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,8 @@ class LevelCells:
         Raises:
             RangeError: no window starts in it.
         """
-        first, after = self.first_windows[index : index + 2].tolist()
+        first = int(self.first_windows[index])
+        after = int(self.first_windows[index + 1])
         return WindowRange(first, after - 1)
 
     def count_ranges(self, ranges: Numbers) -> Numbers:
@@ -90,13 +98,16 @@ class LevelCells:
         """
         if not len(ranges):
             return np.zeros_like(self.first_windows[1:])
-        firsts, afters = ranges[:, 0], ranges[:, 1] + 1
+        firsts = ranges[:, 0]
+        afters = ranges[:, 1] + 1
         before = np.append(0, np.cumsum(afters - firsts))
         # For each border, the windows of the ranges that start before it, less those of the last
         # such range that are not before it.
         index = np.searchsorted(firsts, self.first_windows)
-        beyond = np.where(index > 0, afters[index - 1] - self.first_windows, 0)
-        return np.diff(before[index] - np.maximum(beyond, 0))
+        beyond = afters[index - 1] - self.first_windows
+        beyond = np.where(index > 0, beyond, 0)
+        counted = before[index] - np.maximum(beyond, 0)
+        return np.diff(counted)
 
 
 @dataclass(frozen=True)
@@ -136,17 +147,16 @@ class View:
                 hint="Its end must be after its start, and its years from 1 to 9998.",
             )
         span_us = end_us - begin_us
-        units = [unit for unit in _fitting(span_us) if _CALENDAR[unit][1] > window_us]
-        if span_us // window_us <= CELLS_WANTED:
-            return cls(*_whole(units[-1], begin_us, end_us), Unit.WINDOW, window_us)
-        count = CELLS_MAX
-        while count > CELLS_WANTED:
-            unit = units.pop()
-            count = len(_starts(unit, begin_us, end_us)) - 1
-            if not units:
-                break
+        unit = Unit.YEAR
+        has_few_windows = span_us // window_us <= CELLS_WANTED
+        for shorter in _fitting(span_us):
+            is_few = has_few_windows or _count(shorter, begin_us, end_us) <= CELLS_WANTED
+            if is_few and _CALENDAR[shorter].length_us > window_us:
+                unit = shorter
         begin_us, end_us = _whole(unit, begin_us, end_us)
-        return cls(begin_us, end_us, Unit.WINDOW if count == 1 else unit, window_us)
+        if has_few_windows or _count(unit, begin_us, end_us) == 1:
+            unit = Unit.WINDOW
+        return cls(begin_us, end_us, unit, window_us)
 
     def cells(self, grid: Grid) -> LevelCells:
         """Returns the cells of a row whose windows have the given grid.
@@ -156,12 +166,13 @@ class View:
         """
         first = (self.begin_us - grid.origin_us) // grid.width_us
         last = (self.end_us - 1 - grid.origin_us) // grid.width_us
-        if self.unit is Unit.WINDOW or grid.width_us >= _CALENDAR[self.unit][1]:
+        if self.unit is Unit.WINDOW or grid.width_us >= _CALENDAR[self.unit].length_us:
             firsts = np.arange(first, last + 2, dtype=np.int64)
             starts = firsts * grid.width_us + grid.origin_us
             return LevelCells(firsts, starts.clip(self.begin_us, self.end_us))
         starts = _starts(self.unit, self.begin_us, self.end_us)
-        return LevelCells(-(-(starts - grid.origin_us) // grid.width_us), starts)
+        firsts = -((grid.origin_us - starts) // grid.width_us)
+        return LevelCells(firsts, starts)
 
     def around(self) -> list[tuple[str, int, int]]:
         """Returns the units that contain the view, from the longest, with their label, start and
@@ -169,9 +180,10 @@ class View:
         """
         found = []
         for unit in _fitting(self.end_us - self.begin_us):
-            begin_us, end_us = _whole(unit, self.begin_us, self.end_us)
-            if len(_starts(unit, begin_us, end_us)) == 2:
-                found.append((label(unit, begin_us), begin_us, end_us))
+            if _count(unit, self.begin_us, self.end_us) == 1:
+                begin_us, end_us = _whole(unit, self.begin_us, self.end_us)
+                words = label(unit, begin_us)
+                found.append((words, begin_us, end_us))
         return found
 
     def beside(self) -> list[tuple[int, int]]:
@@ -180,10 +192,14 @@ class View:
         """
         span_us = self.end_us - self.begin_us
         for unit in _fitting(span_us):
-            if _starts(unit, self.begin_us, self.end_us).tolist() == [self.begin_us, self.end_us]:
+            starts = _starts(unit, self.begin_us, self.end_us)
+            if starts.tolist() == [self.begin_us, self.end_us]:
                 before = _whole(unit, self.begin_us - 1, self.begin_us)
-                return [before, _whole(unit, self.end_us, self.end_us + 1)]
-        return [(self.begin_us - span_us, self.begin_us), (self.end_us, self.end_us + span_us)]
+                after = _whole(unit, self.end_us, self.end_us + 1)
+                return [before, after]
+        before = (self.begin_us - span_us, self.begin_us)
+        after = (self.end_us, self.end_us + span_us)
+        return [before, after]
 
     def axis(self) -> list[tuple[int, int, str]]:
         """Returns the parts of the axis: the shortest unit that is not shorter than a cell and has
@@ -192,19 +208,23 @@ class View:
         """
         unit = Unit.YEAR
         for shorter in _fitting(self.end_us - self.begin_us):
-            count = len(_starts(shorter, self.begin_us, self.end_us)) - 1
-            if count <= _AXIS_MAX and _CALENDAR[shorter][1] >= self.window_us:
+            count = _count(shorter, self.begin_us, self.end_us)
+            if count <= _AXIS_MAX and _CALENDAR[shorter].length_us >= self.window_us:
                 unit = shorter
             if shorter is self.unit:
                 break
-        starts = _starts(unit, self.begin_us, self.end_us).clip(self.begin_us, self.end_us)
+        starts = _starts(unit, self.begin_us, self.end_us)
+        starts = starts.clip(self.begin_us, self.end_us)
         parts = list(pairwise(starts.tolist()))
         axis = []
         for index, ends in enumerate(parts):
             # The year of a day is in the heading of the view.
-            words = label(unit, ends[0])[-7 if unit is Unit.MONTH else -5 :]
+            words = label(unit, ends[0])
+            if unit is Unit.DAY:
+                words = words[5:]
             every = -(-len(parts) * len(words) // _AXIS_CHARACTERS)
-            has_room = index % every == 0 and index + every <= len(parts)
+            is_labelled = index % every == 0
+            has_room = is_labelled and index + every <= len(parts)
             axis.append((*ends, words if has_room else ""))
         return axis
 
@@ -215,18 +235,18 @@ def label(unit: Unit, t_us: int) -> str:
     >>> label(Unit.MONTH, 1357016400000000), label(Unit.HOUR, 1357016400000000)
     ('2013-01', '05:00')
     """
-    return format_time(t_us)[_CALENDAR[unit][2]]
+    return format_time(t_us)[_CALENDAR[unit].label]
 
 
 def _fitting(span_us: int) -> list[Unit]:
     """Returns the units, from the longest, of which a range of time has at most CELLS_MAX. Years
     are always one of them.
     """
-    return [
-        unit
-        for unit, (_, length_us, _) in _CALENDAR.items()
-        if unit is Unit.YEAR or span_us <= CELLS_MAX * length_us
-    ]
+    units = [Unit.YEAR]
+    for unit, calendar in _CALENDAR.items():
+        if span_us <= CELLS_MAX * calendar.length_us and unit not in units:
+            units.append(unit)
+    return units
 
 
 def _starts(unit: Unit, begin_us: int, end_us: int) -> Numbers:
@@ -234,13 +254,19 @@ def _starts(unit: Unit, begin_us: int, end_us: int) -> Numbers:
 
     A range of more than CELLS_MAX years has cells of several years.
     """
-    code = _CALENDAR[unit][0]
-    edges = np.array([begin_us, end_us - 1]).astype("datetime64[us]").astype(f"datetime64[{code}]")
-    first, last = edges.astype(np.int64).tolist()
-    step = max(1, -(-(last - first + 1) // CELLS_MAX)) if unit is Unit.YEAR else 1
+    code = f"datetime64[{_CALENDAR[unit].code}]"
+    edges = np.array([begin_us, end_us - 1]).astype("datetime64[us]")
+    first, last = edges.astype(code).astype(np.int64).tolist()
+    step = 1
+    if unit is Unit.YEAR:
+        step += (last - first) // CELLS_MAX
     starts = np.arange(first, last + 1 + step, step, dtype=np.int64)
-    times: Numbers = starts.astype(f"datetime64[{code}]").astype("datetime64[us]").astype(np.int64)
-    return times
+    times = starts.astype(code).astype("datetime64[us]")
+    return times.astype(np.int64)
+
+
+def _count(unit: Unit, begin_us: int, end_us: int) -> int:
+    return len(_starts(unit, begin_us, end_us)) - 1
 
 
 def _whole(unit: Unit, begin_us: int, end_us: int) -> tuple[int, int]:

@@ -37,7 +37,9 @@ def overview_lines(config: Config, ledger: Ledger, rows: Sequence[Replay]) -> li
         verdict = verdicts.get(row.replay_id, "")
         acts = all_acts.get(row.replay_id, [])
         covered = seen[row.replay_id]
-        outcomes = [f"{act.kind} {act.number}: {outcome(act, acts)}" for act in acts[:_ACTS_MAX]]
+        outcomes = []
+        for act in acts[:_ACTS_MAX]:
+            outcomes.append(f"{act.kind} {act.number}: {outcome(act, acts)}")
         lines.append(
             {
                 "row": row,

@@ -48,8 +48,10 @@ class Strip(NamedTuple):
 
     def runs(self) -> list[list[Cell]]:
         """Returns the cells in groups of the same state and replay."""
-        groups = groupby(self.cells, key=lambda cell: (cell.state, cell.replay))
-        return [list(group) for _, group in groups]
+        runs = []
+        for _, group in groupby(self.cells, key=lambda cell: (cell.state, cell.replay)):
+            runs.append(list(group))
+        return runs
 
 
 def whole_view(coverages: Sequence[StreamCoverage]) -> View | None:
@@ -58,19 +60,28 @@ def whole_view(coverages: Sequence[StreamCoverage]) -> View | None:
     """
     begins, ends, widths = [], [], []
     for coverage in coverages:
+        grid = coverage.grid
+        if grid is None:
+            continue
         for ranges in coverage.windows.values():
-            if coverage.grid is not None and len(ranges):
-                begins.append(coverage.grid.start_us(int(ranges[0, 0])))
-                ends.append(coverage.grid.end_us(int(ranges[-1, 1])))
-                widths.append(coverage.grid.width_us)
+            if len(ranges):
+                first, last = ranges[[0, -1], [0, 1]].tolist()
+                begins.append(grid.start_us(first))
+                ends.append(grid.end_us(last))
+                widths.append(grid.width_us)
     if not widths:
         return None
     # A damaged seal may name a window outside of all times that can be shown.
     begin_us = min(max(min(begins), BEGIN_US), END_US - 1)
-    return View.over(begin_us, max(min(max(ends), END_US), begin_us + 1), min(widths))
+    end_us = max(min(max(ends), END_US), begin_us + 1)
+    return View.over(begin_us, end_us, min(widths))
 
 
-def draw_strip(coverage: StreamCoverage, view: View, readable: AbstractSet[str]) -> Strip:
+def draw_strip(
+    coverage: StreamCoverage,
+    view: View,
+    readable: AbstractSet[str],
+) -> Strip:
     """Returns the strip of a stream or an output.
 
     Args:
@@ -81,10 +92,13 @@ def draw_strip(coverage: StreamCoverage, view: View, readable: AbstractSet[str])
     if coverage.grid is None:
         return Strip(coverage)
     level = view.cells(coverage.grid)
-    counts = {state: level.count_ranges(ranges) for state, ranges in coverage.windows.items()}
-    counts[coverage.full] = counts[coverage.full] - counts[WindowState.EMPTY]
-    states = [state for state in WindowState if state in counts]
-    table = np.array([counts[state] for state in states])
+    counts = {}
+    for state in WindowState:
+        if state in coverage.windows:
+            counts[state] = level.count_ranges(coverage.windows[state])
+    counts[coverage.full] -= counts[WindowState.EMPTY]
+    states = list(counts)
+    table = np.array(list(counts.values()))
     # The states are in the order of attention, so the first one with a window counts.
     first_states = (table > 0).argmax(axis=0).tolist()
     cells = []
@@ -97,19 +111,38 @@ def draw_strip(coverage: StreamCoverage, view: View, readable: AbstractSet[str])
         words += _named("in progress:", in_progress, readable)
         named = (in_progress or published) & readable
         replay = min(named) if len(named) == 1 else ""
-        begin_us, end_us = level.starts_us[index : index + 2].tolist()
-        state = states[first_states[index]]
-        cells.append(Cell(begin_us, end_us, windows, state, words, replay))
-    return Strip(coverage, cells, _counted(states, table.sum(axis=1).tolist()))
+        cell = Cell(
+            begin_us=int(level.starts_us[index]),
+            end_us=int(level.starts_us[index + 1]),
+            windows=windows,
+            state=states[first_states[index]],
+            words=words,
+            replay=replay,
+        )
+        cells.append(cell)
+    totals = table.sum(axis=1).tolist()
+    return Strip(coverage, cells, _counted(states, totals))
 
 
 def _replays_in(parts: Sequence[StandingRange], windows: WindowRange) -> set[str]:
-    begin = bisect_left(parts, windows.first, key=lambda part: part.range.last)
-    end = bisect_right(parts, windows.last, key=lambda part: part.range.first)
+    begin = bisect_left(
+        parts,
+        windows.first,
+        key=lambda part: part.range.last,
+    )
+    end = bisect_right(
+        parts,
+        windows.last,
+        key=lambda part: part.range.first,
+    )
     return {part.replay_id for part in parts[begin:end]}
 
 
-def _named(what: str, replays: set[str], readable: AbstractSet[str]) -> str:
+def _named(
+    what: str,
+    replays: set[str],
+    readable: AbstractSet[str],
+) -> str:
     """Returns replays in words. Those that the reader may not see are only counted."""
     if not replays:
         return ""
