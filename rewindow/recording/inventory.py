@@ -65,11 +65,8 @@ class StreamEntry:
         """Returns the time range that the stream's sealed windows cover."""
         if self.sealed is None:
             return "no sealed windows"
-        return f"{format_time(self.grid.start_us(self.sealed.first))} to {self.sealed_to()}"
-
-    def sealed_to(self) -> str:
-        """Returns the end of the last sealed window as a time; empty if none is sealed."""
-        return "" if self.sealed is None else format_time(self.grid.end_us(self.sealed.last))
+        begin = format_time(self.grid.start_us(self.sealed.first))
+        return f"{begin} to {format_time(self.grid.end_us(self.sealed.last))}"
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the entry as plain values.
