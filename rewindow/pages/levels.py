@@ -126,13 +126,20 @@ class View:
     window_us: int
 
     @classmethod
-    def over(cls, begin_us: int, end_us: int, window_us: int) -> View:
-        """Returns the view of a range of time. Its unit is the shortest one that results in at most
-        CELLS_WANTED cells; windows are also chosen if the range has a single cell otherwise.
+    def over(
+        cls,
+        begin_us: int,
+        end_us: int,
+        window_us: int,
+        wanted: int = CELLS_WANTED,
+    ) -> View:
+        """Returns the view of a range of time. Its unit is the shortest one that results in few
+        cells; windows are also chosen if the range has a single cell otherwise.
 
         Args:
             begin_us, end_us: the range, half-open.
             window_us: width of the shortest windows to show.
+            wanted: largest number of cells.
 
         Raises:
             InputError: the range is empty, or not in the years 1 to 9998.
@@ -148,9 +155,9 @@ class View:
             )
         span_us = end_us - begin_us
         unit = Unit.YEAR
-        has_few_windows = span_us // window_us <= CELLS_WANTED
+        has_few_windows = span_us // window_us <= wanted
         for shorter in _fitting(span_us):
-            is_few = has_few_windows or _count(shorter, begin_us, end_us) <= CELLS_WANTED
+            is_few = has_few_windows or _count(shorter, begin_us, end_us) <= wanted
             if is_few and _CALENDAR[shorter].length_us > window_us:
                 unit = shorter
         begin_us, end_us = _whole(unit, begin_us, end_us)

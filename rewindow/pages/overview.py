@@ -12,8 +12,7 @@ from rewindow.inspection.replay_progress import replay_progress
 from rewindow.inspection.visibility import outcome, visibilities
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import RUNNABLE, Replay
-from rewindow.pages.levels import View
-from rewindow.pages.strips import Strip, draw_strip, whole_view
+from rewindow.pages.strips import Strip, draw_strip, view_of
 from rewindow.settings.config import Config
 from rewindow.windows import format_time, parse_time
 
@@ -73,11 +72,11 @@ def overview_strips(
     Raises:
         InputError: a time cannot be read, or the range cannot be shown.
     """
-    whole = view = whole_view(coverages)
+    whole = view_of(coverages)
+    begin_us = parse_time(begin) if begin else None
+    end_us = parse_time(end) if end else None
+    view = view_of(coverages, begin_us, end_us)
     strips = list(map(Strip, coverages))
-    if whole is not None:
-        begin_us = parse_time(begin) if begin else whole.begin_us
-        end_us = parse_time(end) if end else whole.end_us
-        view = View.over(begin_us, end_us, whole.window_us)
+    if view is not None:
         strips = [draw_strip(coverage, view, readable) for coverage in coverages]
     return {"strips": strips, "view": view, "whole": whole, "time": format_time}

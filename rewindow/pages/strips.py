@@ -16,10 +16,12 @@ import numpy as np
 
 from rewindow.inspection.coverage import StreamCoverage, WindowState
 from rewindow.ledger.publication_rows import StandingRange
-from rewindow.pages.levels import BEGIN_US, END_US, View
+from rewindow.pages.levels import BEGIN_US, CELLS_WANTED, END_US, View
 from rewindow.windows import WindowRange
 
 _NAMES_MAX = 3
+_PAGE_CELLS_MAX = 3_000
+_ROW_CELLS_MIN = 62
 
 
 class Cell(NamedTuple):
@@ -54,9 +56,18 @@ class Strip(NamedTuple):
         return runs
 
 
-def whole_view(coverages: Sequence[StreamCoverage]) -> View | None:
-    """Returns the view of all sealed windows and of all replays in progress; None if there are
-    none.
+def view_of(
+    coverages: Sequence[StreamCoverage],
+    begin_us: int | None = None,
+    end_us: int | None = None,
+) -> View | None:
+    """Returns the view of a range of time, by default of all sealed windows and of all replays in
+    progress; None if there are none.
+
+    With many rows, the cells are longer, because the time to draw a page grows with their number.
+
+    Raises:
+        InputError: the range cannot be shown.
     """
     begins, ends, widths = [], [], []
     for coverage in coverages:
@@ -72,9 +83,13 @@ def whole_view(coverages: Sequence[StreamCoverage]) -> View | None:
     if not widths:
         return None
     # A damaged seal may name a window outside of all times that can be shown.
-    begin_us = min(max(min(begins), BEGIN_US), END_US - 1)
-    end_us = max(min(max(ends), END_US), begin_us + 1)
-    return View.over(begin_us, end_us, min(widths))
+    if begin_us is None:
+        begin_us = min(max(min(begins), BEGIN_US), END_US - 1)
+    if end_us is None:
+        end_us = max(min(max(ends), END_US), begin_us + 1)
+    wanted = min(CELLS_WANTED, _PAGE_CELLS_MAX // len(coverages))
+    wanted = max(wanted, _ROW_CELLS_MIN)
+    return View.over(begin_us, end_us, min(widths), wanted)
 
 
 def draw_strip(

@@ -9,7 +9,7 @@ from rewindow.errors import TableError
 from rewindow.inspection.coverage import Ranges, StreamCoverage, WindowState
 from rewindow.ledger.publication_rows import StandingRange
 from rewindow.pages.levels import Unit, View
-from rewindow.pages.strips import draw_strip, whole_view
+from rewindow.pages.strips import draw_strip, view_of
 from rewindow.windows import Grid, WindowRange, parse_time
 
 HOURS = Grid(3_600_000)
@@ -43,7 +43,7 @@ OUTPUT = StreamCoverage(
 
 
 def test_cell_has_the_state_that_needs_attention_most() -> None:
-    view = whole_view([OUTPUT])
+    view = view_of([OUTPUT])
     assert view is not None and view.unit is Unit.DAY
     strip = draw_strip(OUTPUT, view, NAMES)
     cells = strip.cells
@@ -67,7 +67,7 @@ def test_cell_has_the_state_that_needs_attention_most() -> None:
 
 
 def test_names_of_replays_are_hidden_from_readers_without_rights() -> None:
-    view = whole_view([OUTPUT])
+    view = view_of([OUTPUT])
     assert view is not None
     cells = draw_strip(OUTPUT, view, frozenset({"new"})).cells
     assert cells[0].words == "24 published; published by 1 replays"
@@ -85,12 +85,21 @@ def test_runs_are_consecutive_windows_of_the_same_state_and_replay() -> None:
 
 def test_view_ignores_unreadable_streams_and_windows_without_a_time() -> None:
     broken = StreamCoverage("broken", problem=TableError("damaged"))
-    assert whole_view([broken]) is None
-    view = whole_view([broken, OUTPUT])
+    assert view_of([broken]) is None
+    view = view_of([broken, OUTPUT])
     assert view is not None
     assert not draw_strip(broken, view, NAMES).cells
     wild = StreamCoverage("wild", HOURS, windows={WindowState.SEALED: ranges((0, 1 << 61))})
-    assert whole_view([wild]) is not None
+    assert view_of([wild]) is not None
+
+
+def test_many_rows_have_longer_cells() -> None:
+    year = StreamCoverage("year", HOURS, windows={WindowState.SEALED: ranges((0, 365 * 24 - 1))})
+    few, many = view_of([year]), view_of([year] * 50)
+    assert few is not None and many is not None
+    assert (few.unit, many.unit) == (Unit.DAY, Unit.MONTH)
+    opened = view_of([year] * 50, *many.cells(HOURS).starts_us[:2].tolist())
+    assert opened is not None and opened.unit is Unit.DAY
 
 
 @pytest.mark.parametrize("days", [1, 31, 3_000])
