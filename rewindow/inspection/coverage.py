@@ -27,6 +27,7 @@ from rewindow.names import stream_of, windows_name
 from rewindow.sequences import names_of
 from rewindow.settings.config import Config
 from rewindow.storage import Table, query
+from rewindow.storage.queries import read_rows
 from rewindow.storage.streams import LATE, stored_grid
 from rewindow.windows import Grid, WindowRange, format_time
 
@@ -39,6 +40,7 @@ _UNFINISHED = (
     ReplayState.CHECKED,
 )
 _UNFINISHED_MAX = 200
+_COLUMNS = ("window_id", "tuples", "end_window")
 
 
 class WindowState(StrEnum):
@@ -216,28 +218,47 @@ def _changed_at(path: Location) -> float:
     return log.modified() if log.is_dir() else 0
 
 
+_LAST_READS: dict[Location, tuple[frozenset[str], StreamCoverage]] = {}
+"""The files of each stream's seals that were read last, and the result."""
+
+
 @lru_cache(maxsize=100)
 def _read_seals(path: Location, changed_at: float) -> StreamCoverage:
-    """Returns the seals of a stream. `changed_at` is only a part of the cache's key."""
+    """Returns the seals of a stream. `changed_at` is only a part of the cache's key.
+
+    A commit usually adds files, and then only these are read.
+    """
     table = Table.open(path)
-    rows = query("select window_id, tuples, end_window from w", w=table)
-    sealed = _runs(rows["window_id"])
-    coverage = StreamCoverage(
-        stream_of(path.name),
-        stored_grid(table),
-        tuples=pc.sum(rows["tuples"]).as_py() or 0,
-        end=pc.max(rows["end_window"]).as_py(),
-    )
+    files = {file.path: file for file in table.files()}
+    read, coverage = _LAST_READS.get(path, (frozenset(), None))
+    if coverage and read <= files.keys() and table.is_plain():
+        new = [file for file in files.values() if file.path not in read]
+        with table.reading(*new):
+            rows = read_rows(new, table.schema, _COLUMNS)
+    else:
+        coverage = StreamCoverage(stream_of(path.name), stored_grid(table))
+        rows = query(f"select {', '.join(_COLUMNS)} from w", w=table)
+    full = coverage.full
     is_empty = pc.equal(rows["tuples"], 0)
-    empty = rows.filter(is_empty)
-    after_runs = sealed[:-1, 1] + 1
-    before_runs = sealed[1:, 0] - 1
     windows = {
-        WindowState.MISSING: np.column_stack([after_runs, before_runs]),
-        coverage.full: sealed,
-        WindowState.EMPTY: _runs(empty["window_id"]),
+        full: _joined(rows["window_id"], coverage.windows.get(full)),
+        WindowState.EMPTY: _joined(
+            rows.filter(is_empty)["window_id"],
+            coverage.windows.get(WindowState.EMPTY),
+        ),
     }
-    return replace(coverage, windows=windows)
+    after_ranges = windows[full][:-1, 1] + 1
+    before_ranges = windows[full][1:, 0] - 1
+    windows[WindowState.MISSING] = np.column_stack([after_ranges, before_ranges])
+    end = pc.max(rows["end_window"]).as_py()
+    coverage = replace(
+        coverage,
+        windows=windows,
+        tuples=coverage.tuples + (pc.sum(rows["tuples"]).as_py() or 0),
+        end=coverage.end if end is None else end,
+    )
+    _LAST_READS[path] = (frozenset(files), coverage)
+    return coverage
 
 
 @lru_cache(maxsize=4)
@@ -249,19 +270,23 @@ def _read_late(path: Location, changed_at: float) -> dict[str, Ranges]:
     for source in pc.unique(rows["source"]).to_pylist():
         is_its = pc.equal(rows["source"], source)
         its = rows.filter(is_its)
-        found[source] = _runs(its["window_id"])
+        found[source] = _joined(its["window_id"])
     return found
 
 
-def _runs(windows: pa.ChunkedArray) -> Ranges:
-    """Returns window ids in any order as ranges."""
+def _joined(windows: pa.ChunkedArray, known: Ranges | None = None) -> Ranges:
+    """Returns window ids in any order, together with known ranges, as ranges."""
     # Sorting takes a tenth of the time of np.unique. An id may occur several times.
     ids = np.sort(windows.drop_null().to_numpy())
-    if not len(ids):
+    ranges = np.column_stack([ids, ids])
+    if known is not None:
+        ranges = np.concatenate([known, ranges])
+        ranges = ranges[np.argsort(ranges[:, 0])]
+    if not len(ranges):
         return _ranges([])
-    breaks = np.flatnonzero(np.diff(ids) > 1)
-    firsts = ids[np.append(-1, breaks) + 1]
-    lasts = ids[np.append(breaks, -1)]
+    breaks = np.flatnonzero(ranges[1:, 0] > ranges[:-1, 1] + 1)
+    firsts = ranges[np.append(-1, breaks) + 1, 0]
+    lasts = ranges[np.append(breaks, -1), 1]
     return np.column_stack([firsts, lasts])
 
 

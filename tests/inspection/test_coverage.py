@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rewindow.facts.seals import columns_text, seal_rows
 from rewindow.inspection.coverage import (
     StreamCoverage,
+    WindowState,
     read_coverage,
     visible_parts,
 )
@@ -86,10 +87,18 @@ def test_recorded_stream_has_sealed_empty_missing_and_late_windows(config: Confi
 def test_new_and_replaced_seals_are_noticed(config: Config) -> None:
     seals = seal(config, "clicks", {5: 2, 6: 0})
     assert windows_of(read_coverage(config, None)[0])["empty"] == [6]
-    seal(config, "clicks", {8: 0}, version=2)
-    assert windows_of(read_coverage(config, None)[0])["empty"] == [6, 8]
+    seal(config, "clicks", {10: 1, 8: 0, 7: 3, 4: 0}, version=2)
+    (coverage,) = read_coverage(config, None)
+    assert coverage.tuples == 6
+    assert windows_of(coverage) == {
+        "sealed": [4, 5, 6, 7, 8, 10],
+        "empty": [4, 6, 8],
+        "missing": [9],
+    }
+    assert coverage.windows[WindowState.SEALED].tolist() == [[4, 8], [10, 10]]
     seals.refresh().delta.delete("window_id = 6")
-    assert windows_of(read_coverage(config, None)[0])["sealed"] == [5, 8]
+    (coverage,) = read_coverage(config, None)
+    assert (windows_of(coverage)["sealed"], coverage.tuples) == ([4, 5, 7, 8, 10], 6)
 
 
 def test_stream_without_windows_is_listed(config: Config) -> None:
