@@ -352,3 +352,20 @@ class Grid:
                     f"is {below}.",
                 )
         return WindowRange(self.window(from_us), self.window(to_us) - 1)
+
+    def times(self, windows: WindowRange | int) -> str:
+        """Returns the times of a window range as text; of a single window, its start."""
+        if isinstance(windows, int):
+            return format_time(self.start_us(windows))
+        begin = format_time(self.start_us(windows.first))
+        return f"{begin} to {format_time(self.end_us(windows.last))}"
+
+    def describe(self, windows: WindowRange | int) -> str:
+        """Returns the ids of a window range, or of a window, with their times.
+
+        >>> Grid(width_ms=3_600_000).describe(WindowRange(376949, 376950))
+        '[376949, 376950] (2013-01-01T05:00:00Z to 2013-01-01T07:00:00Z)'
+        >>> Grid(width_ms=3_600_000).describe(376949)
+        '376949 (2013-01-01T05:00:00Z)'
+        """
+        return f"{windows} ({self.times(windows)})"

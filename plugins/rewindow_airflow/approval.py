@@ -102,11 +102,10 @@ class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
         if wish != APPROVE:
             self.log.info("The form asks to publish as soon as the gate has passed")
             return {"chosen_options": [self.APPROVE]}
-        from rewindow.pages.calendar import describe_range
 
         evidence = evidence_of(self.replay)
         plan = evidence.plan
-        times = describe_range(plan.grid, plan.range)
+        times = plan.grid.times(plan.range)
         self.subject = self.subject or f"Publish {plan.application}, {times}?"
         self.body = question(evidence, self.body or "")
         context["ti"].xcom_push(key=SHOWN, value=list(evidence.objections))

@@ -21,6 +21,7 @@ from urllib.parse import quote, urlencode
 
 from airflow.api_fastapi.core_api.security import GetUserDep, get_user
 from fastapi import Depends, FastAPI, HTTPException, Query, Request
+from fastapi import Path as FromPath
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.responses import (
     HTMLResponse,
@@ -40,10 +41,11 @@ from rewindow.ledger.replays import RUNNABLE, ReplayState
 from rewindow.location import Location
 from rewindow.names import PUBLISHED, check_replay_id, check_stream
 from rewindow.pages.certificate_page import certificate_page
-from rewindow.pages.drawing import SCRIPTS, draw, script
+from rewindow.pages.drawing import SCRIPTS, draw, script, with_live_links
 from rewindow.pages.overview import overview_lines, overview_strips
 from rewindow.pages.replay_page import draw_replay_page
 from rewindow.pages.replay_report import LiveParts
+from rewindow.pages.window_page import draw_window_page
 from rewindow.recording.inventory import find_stream
 from rewindow.settings.config import Config
 from rewindow_airflow import page_html
@@ -182,6 +184,7 @@ def make_app() -> FastAPI:
     app.get("/replays/{replay_id}/page")(show_replay)
     app.get("/replays/{replay_id}/progress")(show_progress)
     app.get("/replays/{replay_id}/report")(show_report)
+    app.get("/replays/{replay_id}/windows/{window}")(show_window)
     app.get("/replays/{replay_id}/docs")(show_docs)
     app.get("/replays/{replay_id}/certificate")(show_certificate)
     app.get("/streams/{stream}/time")(show_time)
@@ -334,6 +337,20 @@ def show_report(
     return HTMLResponse(text, 200 if is_found else 404, _HEADERS)
 
 
+def show_window(
+    replay_id: ReplayId,
+    window: Annotated[int, FromPath(ge=0)],
+    ledger: OpenLedger,
+) -> Response:
+    """Shows the history of a window of a replay, as `rewindow why` prints it."""
+    try:
+        if ledger is None:
+            raise _unknown(replay_id)
+        return HTMLResponse(draw_window_page(Config.load(), replay_id, window), headers=_HEADERS)
+    except RewindowError as error:
+        return _not_found(replay_id, f"window {window}", error.primary)
+
+
 def show_docs(replay_id: ReplayId, folder: Results) -> Response:
     """Redirects to the page of each output, with the verdict, descriptions of the checks, and Data
     Docs.
@@ -418,6 +435,8 @@ def show_file(
     found = inside(folder, path)
     if found is None:
         raise HTTPException(404, "no such file")
+    if place.suffix == ".html":
+        return HTMLResponse(with_live_links(found.read_text()), headers=_HEADERS)
     kind = mimetypes.guess_type(found.name)[0] or "application/octet-stream"
     size = {"Content-Length": str(found.size())}
     return StreamingResponse(_parts(found), media_type=kind, headers=_HEADERS | size)

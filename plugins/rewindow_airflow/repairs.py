@@ -133,14 +133,11 @@ class RepairOperator(CommandOperator, ApprovalOperator):
 
 def _lines(found: Repairs) -> Iterator[str]:
     """Yields the text of each necessary repair, with the reasons."""
-    from rewindow.pages.calendar import describe_range
-
     for late in found.late:
-        times = describe_range(late.grid, late.windows)
-        yield f"late tuples of {late.stream} for windows {late.windows}, {times}: {late.tuples:,}"
+        windows = late.grid.describe(late.windows)
+        yield f"late tuples of {late.stream} for windows {windows}: {late.tuples:,}"
     for step in found.steps:
-        times = describe_range(step.grid, step.windows)
-        yield f"to be replayed: {step.application}, windows {step.windows}, {times}"
+        yield f"to be replayed: {step.application}, windows {step.grid.describe(step.windows)}"
         yield from (f"    {reason}" for reason in step.reasons)
         yield f"    in a shell: {step.command}"
 

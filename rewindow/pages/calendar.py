@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rewindow.pages.replay_report import Layer
-from rewindow.windows import Grid, WindowRange, format_time, to_datetime
+from rewindow.windows import Grid, WindowRange, to_datetime
 
 COLUMNS_MAX = 400
 ROWS_MIN = 12
@@ -331,10 +331,3 @@ def short(value: float) -> str:
     ('1,234', '12.3', '-3')
     """
     return f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:,.1f}"
-
-
-def describe_range(grid: Grid, windows: WindowRange) -> str:
-    """Returns the times of a window range as text."""
-    return (
-        f"{format_time(grid.start_us(windows.first))} to {format_time(grid.end_us(windows.last))}"
-    )

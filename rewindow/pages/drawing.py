@@ -26,6 +26,14 @@ def script(name: str) -> str:
     return (resources.files("rewindow.pages") / "templates" / name).read_text()
 
 
+def with_live_links(html: str) -> str:
+    """Returns a page of a file with its links to pages that exist only in Airflow.
+
+    A template writes such a link as `<a data-live="...">`, which is not a link in a file.
+    """
+    return html.replace(' data-live="', ' href="')
+
+
 def template_environment(*, autoescape: bool) -> Any:
     """Returns an environment for the templates of this package."""
     import jinja2

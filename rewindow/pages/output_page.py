@@ -4,6 +4,7 @@ windows, and sections of Data Docs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from rewindow.pages.drawing import draw
 from rewindow.quality.outcome import CheckOutcome, OutputVerdict, name_windows
 from rewindow.recovery import Plan
-from rewindow.windows import WindowRange, format_duration, format_time, to_datetime
+from rewindow.windows import WindowRange, to_datetime
 
 STRIP_MAX = 560
 ROWS_MAX = 200
@@ -48,7 +49,10 @@ _ATTRIBUTES = {"*": {"class", "id", "colspan", "rowspan", "data-toggle"}}
 """Allowed elements of Data Docs' sections. Great Expectations does not escape descriptions and
 values, which come from data.
 """
-_NOTEWORTHY = (
+_COUNTS = (
+    "output_rows",
+    "sealed_rows",
+    "tuples_in",
     "unaccounted_tuples",
     "lost",
     "undeclared_lost",
@@ -56,19 +60,12 @@ _NOTEWORTHY = (
     "repeated_keys",
     "null_keys",
     "missing_inputs",
-)
-_SHOWN = (
-    "window_id",
-    "starts_at",
-    "output_rows",
-    "sealed_rows",
-    "tuples_in",
-    *_NOTEWORTHY,
     "heartbeats",
     "late",
     "gaps",
     "attempts",
 )
+"""Columns of the window report that are shown where they are not zero."""
 OK = 0
 EMPTY = 1
 WARN = 2
@@ -85,42 +82,40 @@ def output_page(plan: Plan, verdict: OutputVerdict, checked_at: datetime) -> str
     """Returns the page of an output. It can be read offline."""
     report = verdict.table
     grid = plan.grid
-    levels = window_levels(plan.range, verdict, report)
-    rows, count = _noteworthy(report, levels)
+    failing = _failing(plan.range, verdict)
+    levels = np.where(report["output_rows"].to_numpy() > 0, OK, EMPTY)
+    # Failures are written after warnings, so that they win if a window has both.
+    levels[failing.any(axis=0)] = WARN
+    levels[failing[: len(verdict.failed)].any(axis=0)] = BAD
+    stretches, count = _stretches(plan.first, verdict, failing)
     return draw(
         "output.html",
         title=f"{plan.application}.{verdict.output}: {verdict.verdict}",
         plan=plan,
         verdict=verdict,
         checked_at=checked_at,
-        width=format_duration(grid.width_us),
-        begins=format_time(grid.start_us(plan.first)),
-        ends=format_time(grid.end_us(plan.last)),
+        grid=grid,
         facts=_facts(verdict, report),
         stripes=min(STRIP_MAX, len(levels)),
         bars=_bars(plan.first, levels),
         key=_KEY,
         checks=_checks(plan, verdict),
         name_windows=name_windows,
-        rows=rows,
+        stretches=stretches,
+        columns=_shown_columns(stretches),
         count=count,
         sections=nh3.clean("\n".join(verdict.sections), tags=_TAGS, attributes=_ATTRIBUTES),
     )
 
 
-def window_levels(
-    windows: WindowRange,
-    verdict: OutputVerdict,
-    report: pa.Table,
-) -> npt.NDArray[np.int64]:
-    """Returns the level of each window: OK, EMPTY (no output), WARN or BAD."""
-    levels = np.where(report["output_rows"].to_numpy() > 0, OK, EMPTY)
-    # Failures are written after warnings, so that they win if a window has both.
-    for checks, level in ((verdict.warnings, WARN), (verdict.failed, BAD)):
-        for check in checks:
-            for part in check.failing:
-                levels[part.first - windows.first : part.last - windows.first + 1] = level
-    return levels
+def _failing(windows: WindowRange, verdict: OutputVerdict) -> npt.NDArray[np.bool_]:
+    """Returns for each failed check, then for each warning, in which windows it fails."""
+    checks = (*verdict.failed, *verdict.warnings)
+    failing = np.zeros((len(checks), len(windows)), dtype=bool)
+    for row, check in zip(failing, checks, strict=True):
+        for part in check.failing:
+            row[part.first - windows.first : part.last - windows.first + 1] = True
+    return failing
 
 
 def _facts(verdict: OutputVerdict, report: pa.Table) -> list[tuple[str, str]]:
@@ -157,8 +152,9 @@ def _bars(first: int, levels: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
                     "x": start,
                     "width": position - start,
                     "kind": _KEY[worst[start]][0],
-                    "first": first + edges[start],
-                    "last": first + edges[position] - 1,
+                    "windows": WindowRange(
+                        first + int(edges[start]), first + int(edges[position]) - 1
+                    ),
                 }
             )
             start = position
@@ -198,16 +194,52 @@ def _outcome(check: CheckOutcome) -> tuple[str, str]:
     }[check.status]
 
 
-def _noteworthy(
-    report: pa.Table,
-    levels: npt.NDArray[np.int64],
+def _stretches(
+    first: int,
+    verdict: OutputVerdict,
+    failing: npt.NDArray[np.bool_],
 ) -> tuple[list[dict[str, Any]], int]:
-    """Returns the first windows that have a failed check, a loss or a repeat, and the number of all
-    such windows.
+    """Returns the first stretches of windows in which the same checks fail, and the number of all
+    stretches.
     """
-    wanted = levels >= WARN
-    for name in _NOTEWORTHY:
-        wanted |= report[name].to_numpy() != 0
-    return report.select(_SHOWN).filter(pa.array(wanted)).slice(0, ROWS_MAX).to_pylist(), int(
-        wanted.sum()
-    )
+    checks = (*verdict.failed, *verdict.warnings)
+    # A stretch starts wherever the set of failing checks differs from that of the window before.
+    changed = np.flatnonzero((failing[:, 1:] != failing[:, :-1]).any(axis=0)) + 1
+    starts = np.concatenate([[0], changed])
+    ends = np.concatenate([changed, [failing.shape[1]]])
+    listed = failing[:, starts].any(axis=0)
+    stretches = []
+    for start, end in zip(
+        starts[listed][:ROWS_MAX].tolist(), ends[listed][:ROWS_MAX].tolist(), strict=True
+    ):
+        part = verdict.table.slice(start, end - start)
+        findings = []
+        for index in np.flatnonzero(failing[:, start]).tolist():
+            check = checks[index]
+            findings.append((check, _extents(part, check.column.split(" and "))))
+        stretches.append(
+            {
+                "windows": WindowRange(first + start, first + end - 1),
+                "findings": findings,
+                "counts": _extents(part, _COUNTS),
+            }
+        )
+    return stretches, int(listed.sum())
+
+
+def _extents(part: pa.Table, columns: Iterable[str]) -> dict[str, tuple[Any, Any]]:
+    """Returns the smallest and the largest value of each column; None where all are null."""
+    extents = {}
+    for name in columns:
+        if name in part.column_names:
+            extent = pc.min_max(part[name]).as_py()
+            extents[name] = (extent["min"], extent["max"])
+    return extents
+
+
+def _shown_columns(stretches: Iterable[dict[str, Any]]) -> list[str]:
+    """Returns the counts that are not zero in at least one of the shown stretches."""
+    shown = set()
+    for stretch in stretches:
+        shown |= {name for name, extent in stretch["counts"].items() if extent != (0, 0)}
+    return [name for name in _COUNTS if name in shown]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rewindow.pages.application_graph import draw_graph
-from rewindow.pages.calendar import describe_range, draw_calendar
+from rewindow.pages.calendar import draw_calendar
 from rewindow.pages.drawing import draw
 from rewindow.pages.replay_report import Page, PublicationEvent, ReplayReport
 from rewindow.pages.timeline import clock_seconds, draw_strips, draw_timeline, phases
@@ -41,7 +41,7 @@ def render_page(page: Page) -> str:
         "page.html",
         page=page,
         live=page.live,
-        range_words=describe_range(page.grid, page.windows),
+        range_words=page.grid.times(page.windows),
         calendar=draw_calendar(page.grid, page.windows, page.layers) if page.layers else None,
         recoveries=[
             (report, draw_timeline(report, shown_seconds), draw_strips(report))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from rewindow.pages.calendar import describe_range
 from rewindow.pages.drawing import template_environment
 from rewindow.publication.evidence import PublicationEvidence
 from rewindow.publication.objections import flaw_line
 from rewindow.sequences import quantity
-from rewindow.windows import Grid, WindowRange, format_time
 
 _ROWS_MAX = 5
 _LINES_MAX = 8
@@ -92,17 +90,6 @@ def _shown(letter: str) -> str:
     return letter if letter.isprintable() or letter == "\t" else "\N{REPLACEMENT CHARACTER}"
 
 
-def _times_of(grid: Grid) -> Callable[[WindowRange | int], str]:
-    """Returns a function that writes a range of windows, or the start of a window, as times."""
-
-    def times(windows: WindowRange | int) -> str:
-        if isinstance(windows, int):
-            return format_time(grid.start_us(windows))
-        return describe_range(grid, windows)
-
-    return times
-
-
 @cache
 def _environment() -> Any:
     # Markdown is not HTML, so nothing is escaped here: texts of users go through `verbatim`.
@@ -110,7 +97,6 @@ def _environment() -> Any:
     environment.filters |= {
         "flaw_line": flaw_line,
         "quantity": quantity,
-        "times_of": _times_of,
         "verbatim": verbatim,
         "window_count": lambda parts: sum(last - first + 1 for first, last in parts),
     }

@@ -17,7 +17,6 @@ from rewindow.inspection.replay_progress import replay_progress
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import RUNNABLE, ReplayState
 from rewindow.location import Location
-from rewindow.pages.calendar import describe_range
 from rewindow.pages.layers import read_layers
 from rewindow.pages.page import render_page
 from rewindow.pages.replay_report import LiveParts, Page, ReplayReport
@@ -78,7 +77,7 @@ def _page(config: Config, replay_id: str) -> Page:
     is_shown = failed is not None and failed[1] == reason
     return Page(
         title=f"{report.application}, {report.title}",
-        lead=f"Replay {replay_id}: {describe_range(report.grid, report.windows)}."
+        lead=f"Replay {replay_id}: {report.grid.times(report.windows)}."
         + (f" {report.reason}." if report.reason else "")
         + (f" Why it is {row.state.value}: {reason}" if reason and not is_shown else ""),
         grid=report.grid,

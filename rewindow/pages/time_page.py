@@ -23,7 +23,7 @@ from rewindow.inspection.lags import (
 )
 from rewindow.inspection.unusable import describe_unusable
 from rewindow.location import Location
-from rewindow.pages.calendar import describe_range, draw_calendar
+from rewindow.pages.calendar import draw_calendar
 from rewindow.pages.drawing import draw
 from rewindow.pages.filled_plot import HEIGHT, draw_plots
 from rewindow.pages.missing_rows import calendar_layers, missing_by_day, most_missing_first
@@ -129,7 +129,7 @@ def draw_time_page(
         missing_days=missing_by_day(event, ROWS_MAX) if event else None,
         unusable=describe_unusable(found.unusable, 5),
         unusable_rows=found.unusable[:ROWS_MAX],
-        range_words=describe_range(grid, windows) if windows else "",
+        range_words=grid.times(windows) if windows else "",
         lanes=gap_lanes(event) if event else [],
         curve=draw_curve(steps),
         steps=steps,

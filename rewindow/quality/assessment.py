@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from rewindow.errors import GateError
 from rewindow.loading.suites import Suite
+from rewindow.quality.bounds import allowed_values, describe_value
 from rewindow.quality.evaluation import Evaluation
 from rewindow.quality.outcome import LISTED_MAX, CheckOutcome, CheckStatus
 from rewindow.windows import WindowRange, to_ranges
@@ -128,6 +129,7 @@ def _outcome(
         failing_windows=len(set(failing)) if status == "failed" else 0,
         observed=_observed(result),
         note=raised or note,
+        allowed=allowed_values(entry["type"], kwargs),
     )
 
 
@@ -171,13 +173,5 @@ def _observed(result: Mapping[str, Any]) -> str:
     if "observed_value" in result:
         return str(result["observed_value"])[:200]
     values = result.get("partial_unexpected_list") or []
-    shown = list(map(_number, values[:3]))
+    shown = list(map(describe_value, values[:3]))
     return ", ".join(shown) + (" ..." if len(values) > len(shown) else "")
-
-
-def _number(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return " against ".join(map(_number, value))
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)

@@ -33,6 +33,7 @@ class CheckOutcome:
         failing_windows: number of failing windows; 0 for a check of the whole range.
         observed: the observed values, as text.
         note: why the severity differs from the suite's, or the exception.
+        allowed: the values that the check allows, as text for pages; not part of the JSON.
     """
 
     check: str
@@ -45,6 +46,7 @@ class CheckOutcome:
     failing_windows: int = 0
     observed: str = ""
     note: str = ""
+    allowed: str = ""
 
     @property
     def blocks(self) -> bool:
@@ -59,7 +61,7 @@ class CheckOutcome:
         first and last window.
         """
         plain = {**vars(self)}
-        del plain["failing"]
+        del plain["failing"], plain["allowed"]
         return {
             **plain,
             "failing": [[part.first, part.last] for part in self.failing],

@@ -232,7 +232,7 @@ def test_window_report_lists_every_window_across_pages(client: Any) -> None:
             f"/rewindow/replays/r-1/report?output=ranks&page={page}",
             headers=token("VIEWER"),
         ).text
-        seen += re.findall(r"<tr><td>(\d+)</td>", text)
+        seen += re.findall(r'<tr><td><a href="windows/(\d+)">', text)
         assert "<b>&" not in text
         assert ("later windows" in text) == (page < 3)
     assert seen == [str(window) for window in range(450)]
@@ -359,6 +359,7 @@ TOLD = (
     "replays/{}/report",
     "replays/{}/docs",
     "replays/{}/certificate",
+    "replays/{}/windows/100",
     "files/pages/{}.html",
     "files/quality/replays/{}/delays.html",
     "files/quality/replays/{}/delays.windows.csv",
@@ -497,6 +498,28 @@ def test_running_replay_reports_its_progress_and_time_left(client: Any, config: 
         client, "overview"
     )
     page_of(client, "replays/unknown/progress", 404)
+
+
+def test_page_of_a_window_shows_its_history(client: Any, config: Config) -> None:
+    simple(config, "r-1", 100, 119)
+    page = page_of(client, "replays/r-1/windows/103")
+    assert "<h1>Window 103</h1>" in page
+    assert "1970-01-05T07:00:00Z to 1970-01-05T08:00:00Z" in page
+    assert "Readers do not see this window" in page
+    assert "<td>out</td><td>ranks</td>" in page, "the facts of the window"
+    page_of(client, "replays/r-1/windows/120", 404)
+    page_of(client, "replays/r-2/windows/103", 404)
+    page_of(client, "replays/r-1/windows/last", 422)
+
+
+def test_page_of_the_gate_links_to_pages_that_exist_only_in_airflow(
+    client: Any,
+    results: Path,
+) -> None:
+    link = '<a data-live="../../../../replays/r-1/windows/7">why</a>'
+    (results / "quality" / "replays" / "r-1" / "linked.html").write_text(link)
+    page = page_of(client, "files/quality/replays/r-1/linked.html")
+    assert page == '<a href="../../../../replays/r-1/windows/7">why</a>'
 
 
 def test_failed_replay_page_starts_with_the_first_cause(client: Any, config: Config) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rewindow.pages.drawing import script
+from rewindow.pages.drawing import script, with_live_links
 from rewindow.pages.expectation_index import write_index
 from rewindow.pages.gate_pages import write_gate_pages
 from rewindow.pages.output_page import output_page
@@ -78,6 +78,49 @@ def test_page_lists_failed_checks_with_windows_and_severity(tmp_path: Path) -> N
     assert "2 windows (110–111)" in html
     assert "Data Docs" in html
     assert 'class="ge-section' in html
+
+
+def test_windows_that_need_a_look_show_the_failing_measure_and_its_bound(tmp_path: Path) -> None:
+    staged = StagedReplay(tmp_path)
+    staged.add_suite(
+        "mine",
+        expectation("few", "expect_column_values_to_be_between", column="flown", max_value=10),
+        measures={"flown": "sum(flights)"},
+    )
+    for row in staged.rows:
+        # Windows 104 and 105 share a row, window 107 has a separate one.
+        row["flights"] = {104: 50, 105: 90, 107: 40}.get(row["window_id"], 2)
+    stretches = looked_at(drawn(staged.config, staged.write().plan).read_text())
+    assert len(stretches) == 2
+    assert "104 to 105" in stretches[0] and "107" in stretches[1]
+    assert "flown = 150 to 270, allowed at most 10" in stretches[0]
+    assert "flown = 120, allowed at most 10" in stretches[1]
+    assert "1970-01-05T08:00:00Z to 1970-01-05T10:00:00Z" in stretches[0]
+
+
+def test_windows_that_need_a_look_have_no_column_of_zeros(tmp_path: Path) -> None:
+    staged = faulty(tmp_path)
+    html = drawn(staged.config, staged.plan).read_text()
+    table = html.partition('<table class="stretches">')[2].partition("</table>")[0]
+    assert ">repeated</th>" in table and ">null keys</th>" in table
+    assert ">lost</th>" not in table and ">gaps</th>" not in table
+
+
+def test_history_of_a_window_is_a_link_only_where_airflow_serves_the_page(tmp_path: Path) -> None:
+    staged = faulty(tmp_path)
+    html = drawn(staged.config, staged.plan).read_text()
+    address = "../../../../replays/faulty/windows/102"
+    for text, expected in ((html, False), (with_live_links(html), True)):
+        found = Links()
+        found.feed(text)
+        assert (address in found.links) is expected
+    assert "rewindow why faulty 102" in html
+
+
+def looked_at(html: str) -> list[str]:
+    """Returns the rows of the table "Windows that need a look" as text without elements."""
+    table = html.partition('<table class="stretches">')[2].partition("</table>")[0]
+    return [re.sub("<[^>]*>", "", row) for row in table.split("<tr>")[2:]]
 
 
 def test_page_links_only_to_existing_files(tmp_path: Path) -> None:
