@@ -115,15 +115,18 @@ class Replay:
         """The windows to replay."""
         return WindowRange(self.first, self.last)
 
-    def times(self) -> tuple[str, str] | None:
-        """Returns the start and the end of the range as times.
-
-        Returns None if the replay was purged and the ledger rebuilt.
-        """
+    @property
+    def grid(self) -> Grid | None:
+        """The grid of its windows; None if the replay was purged and the ledger rebuilt."""
         if "width_ms" not in self.plan:
             return None
-        grid = Grid(self.plan["width_ms"], self.plan.get("origin_ms", 0))
-        return format_time(grid.start_us(self.first)), format_time(grid.end_us(self.last))
+        return Grid(self.plan["width_ms"], self.plan.get("origin_ms", 0))
+
+    def times(self) -> tuple[str, str] | None:
+        """Returns the start and the end of the range as times; None without a grid."""
+        if self.grid is None:
+            return None
+        return format_time(self.grid.start_us(self.first)), format_time(self.grid.end_us(self.last))
 
     def read_plan(self) -> Plan:
         """Returns the validated plan.
@@ -241,6 +244,12 @@ class Replays(LedgerPart):
         """Returns a replay; None if there is no replay with this id."""
         with self.reading() as connection:
             return find_replay(connection, replay_id)
+
+    def named(self, ids: Iterable[str]) -> dict[str, Replay]:
+        """Returns the replays with the given ids, by id. Unknown ids are left out."""
+        query = select(*_COLUMNS).where(replays.c.replay_id.in_(list(ids)))
+        with self.reading() as connection:
+            return {row.replay_id: to_replay(row) for row in connection.execute(query)}
 
     def ids(self, prefix: str) -> list[str]:
         """Returns the ids that start with a prefix."""

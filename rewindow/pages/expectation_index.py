@@ -7,41 +7,85 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from rewindow.json_files import reading_json
+from rewindow.ledger import Ledger, Replay
+from rewindow.ledger.replays import ReplayState
 from rewindow.location import Location, location
 from rewindow.pages.drawing import draw
 from rewindow.quality.findings import GateRun, runs
 from rewindow.settings.config import Config
+from rewindow.storage.names import data_name
 from rewindow.storage.results import index_page
+from rewindow.windows import Grid, WindowRange, without
 
 SHOWN_RUNS = 12
 HISTORY_RUNS = 40
 READ_RUNS = 500
 
 
+@dataclass(frozen=True)
+class RunLine:
+    """A gate run of an output, and what is known about its replay.
+
+    Attributes:
+        grid: grid of its windows; None if it is unknown.
+        state: state of the replay; empty if the ledger does not have it.
+        parts: its windows that no later run has judged. A verdict on an abandoned replay or on a
+            candidate does not matter, so it has none.
+        is_older: whether newer data had been checked before.
+    """
+
+    run: GateRun
+    grid: Grid | None
+    state: str
+    parts: list[WindowRange]
+    is_older: bool
+
+
 def write_index(config: Config) -> Location:
-    """Creates the page from the findings table and returns its path.
+    """Creates the page from the findings table and the ledger, and returns its path.
 
     Deleted pages are not linked.
     """
     path = index_page(config)
-    path.write(index_html(runs(config, READ_RUNS), path.parent, datetime.now(UTC)))
+    path.write(draw_index(config, Ledger.open(config.ledger_url)))
     return path
 
 
-def index_html(found: Sequence[GateRun], folder: Location, now: datetime) -> str:
-    """Returns the page for the given runs, newest first."""
-    outputs: dict[tuple[str, str], list[GateRun]] = {}
+def draw_index(config: Config, ledger: Ledger) -> str:
+    """Returns the page for the newest runs as HTML."""
+    found = runs(config, READ_RUNS)
+    replays = ledger.replays.named([run.replay_id for run in found])
+    return index_html(found, replays, index_page(config).parent, datetime.now(UTC))
+
+
+def index_html(
+    found: Sequence[GateRun],
+    replays: Mapping[str, Replay],
+    folder: Location,
+    now: datetime,
+) -> str:
+    """Returns the page for the given runs, newest first. `replays` has those that are known."""
+    by_output: dict[str, list[GateRun]] = {}
     for run in found:
-        outputs.setdefault((run.application, run.output), []).append(run)
-    failing = sum(entries[0].verdict == "failed" for entries in outputs.values())
+        by_output.setdefault(data_name(run.application, run.output), []).append(run)
+    outputs = []
+    failing = []
+    for name, entries in sorted(by_output.items()):
+        lines = run_lines(entries, replays)
+        state = state_of(lines)
+        outputs.append((state, name, lines))
+        if state == "failed":
+            failing.append(name)
+    outputs.sort(key=lambda output: output[0] == "passed")
     return draw(
         "index.html",
-        state=_state(len(outputs), failing) if outputs else "Nothing has been checked yet.",
-        outputs=sorted(outputs.values(), key=_rank),
+        outputs=outputs,
+        failing=failing,
         link=lambda run: (
             os.path.relpath(run.docs, folder.uri) if location(run.docs).is_file() else ""
         ),
@@ -52,29 +96,47 @@ def index_html(found: Sequence[GateRun], folder: Location, now: datetime) -> str
     )
 
 
-def _rank(runs: Sequence[GateRun]) -> tuple[bool, str, str]:
-    """Returns a sort key for outputs.
+def run_lines(runs: Sequence[GateRun], replays: Mapping[str, Replay]) -> list[RunLine]:
+    """Returns the runs of an output, the newest data first. `runs` has the newest check first."""
+    lines = []
+    judged: list[WindowRange] = []
+    for index, run in enumerate(runs):
+        row = replays.get(run.replay_id)
+        state = row.state.value if row else ""
+        parts = []
+        if state != ReplayState.ABANDONED and not (row and row.plan.get("candidate")):
+            parts = without(WindowRange(run.first, run.last), judged)
+        judged += parts
+        newest = max(runs[index:], key=lambda other: other.last)
+        lines.append(
+            RunLine(
+                run,
+                row.grid if row else None,
+                state,
+                parts,
+                is_older=run.last < newest.last,
+            )
+        )
+    return sorted(lines, key=_newest_data, reverse=True)
 
-    Outputs whose newest run did not pass come first, then outputs are sorted by name.
-    """
-    newest = runs[0]
-    return newest.verdict == "passed", newest.application, newest.output
+
+def _newest_data(line: RunLine) -> tuple[int, datetime]:
+    """Returns the newest window for which a run has the newest verdict, and the time of the run."""
+    newest = line.parts[-1].last if line.parts else line.run.last
+    return newest, line.run.checked_at
 
 
-def _state(outputs: int, failing: int) -> str:
-    what = f"{outputs} output{'s' if outputs != 1 else ''}"
-    return (
-        f"{what}; the newest run of {failing} failed."
-        if failing
-        else f"{what}; the newest run of each passed."
-    )
+def state_of(lines: Sequence[RunLine]) -> str:
+    """Returns the newest verdict on the newest data; empty if no verdict matters any more."""
+    return next((line.run.verdict for line in lines if line.parts), "")
 
 
-def _strength(found: Sequence[GateRun]) -> str:
+def _strength(lines: Sequence[RunLine]) -> str:
     """Returns the newest result of testing an output's suite with planted damages, as text; empty
     if there is none.
     """
-    files = [location(run.docs).parent / f"{run.output}.strength.json" for run in found]
+    runs = sorted((line.run for line in lines), key=lambda run: run.checked_at, reverse=True)
+    files = [location(run.docs).parent / f"{run.output}.strength.json" for run in runs]
     file = next((file for file in files if file.is_file()), None)
     if file is None:
         return ""

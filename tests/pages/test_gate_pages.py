@@ -14,19 +14,21 @@ from pathlib import Path
 
 import pytest
 
+from rewindow.ledger import Ledger
 from rewindow.pages.drawing import script, with_live_links
-from rewindow.pages.expectation_index import write_index
+from rewindow.pages.expectation_index import index_html, run_lines, state_of, write_index
 from rewindow.pages.gate_pages import write_gate_pages
 from rewindow.pages.output_page import output_page
 from rewindow.quality import judge, runs
+from rewindow.quality.findings import GateRun
 from rewindow.quality.window_table import Sources, build_report
 from rewindow.recovery import Plan
 from rewindow.retention import prune_results
 from rewindow.settings.config import Config
 from rewindow.storage import query
-from rewindow.storage.results import findings_table, replay_folder
+from rewindow.storage.results import findings_table, index_page, replay_folder
 from rewindow.windows import WindowRange
-from tests.quality.staging import StagedReplay, expectation
+from tests.quality.staging import StagedReplay, expectation, ledger_row
 
 
 class Links(HTMLParser):
@@ -177,6 +179,73 @@ def test_index_lists_each_run_and_links_only_to_existing_pages(tmp_path: Path) -
     html = write_index(good.config).read_text()
     assert "faulty" in html
     assert "replays/faulty" not in html
+
+
+def checked(replay_id: str, first: int, last: int, day: int, *failed: str) -> GateRun:
+    """Returns a run of a gate on a day of January, newest first in lists of runs."""
+    return GateRun(
+        run_id=f"{replay_id}-{day}",
+        checked_at=datetime(2026, 1, day, tzinfo=UTC),
+        replay_id=replay_id,
+        application="testing",
+        mode="exactly_once",
+        first=first,
+        last=last,
+        output="made",
+        suite="every_output",
+        checks=15,
+        failed=failed,
+        warned=(),
+        noted=(),
+        failing=(),
+        docs=f"/nowhere/{replay_id}/made.html",
+    )
+
+
+@pytest.mark.parametrize(
+    ("runs", "abandoned", "state"),
+    [
+        ([checked("today", 200, 209, 2, "x")], (), "failed"),
+        ([checked("old-day", 100, 109, 3, "x"), checked("today", 200, 209, 2)], (), "passed"),
+        ([checked("again", 200, 209, 3), checked("today", 200, 209, 2, "x")], (), "passed"),
+        ([checked("part", 200, 204, 3), checked("today", 200, 209, 2, "x")], (), "failed"),
+        ([checked("today", 200, 209, 3, "x"), checked("before", 190, 199, 2)], "today", "passed"),
+        ([checked("today", 200, 209, 3, "x")], "today", ""),
+    ],
+    ids=["newest", "replay of an old day", "replayed", "partly replayed", "abandoned", "none left"],
+)
+def test_state_of_an_output_is_the_newest_verdict_on_its_newest_data(
+    staged: StagedReplay,
+    runs: list[GateRun],
+    abandoned: str,
+    state: str,
+) -> None:
+    ledger = Ledger.open(staged.config.ledger_url)
+    for run in runs:
+        row = {**ledger_row(staged), "replay_id": run.replay_id}
+        ledger.replays.create(**row)
+        if run.replay_id == abandoned:
+            ledger.replays.abandon(run.replay_id)
+    replays = ledger.replays.named([run.replay_id for run in runs])
+    assert state_of(run_lines(runs, replays)) == state
+
+
+def test_failure_of_a_replayed_old_day_is_listed_as_one_of_older_data(
+    staged: StagedReplay,
+) -> None:
+    runs = [checked("old-day", 100, 109, 3, "x"), checked("today", 200, 209, 2)]
+    ledger = Ledger.open(staged.config.ledger_url)
+    for run in runs:
+        ledger.replays.create(**{**ledger_row(staged), "replay_id": run.replay_id})
+    folder = index_page(staged.config).parent
+    replays = ledger.replays.named([run.replay_id for run in runs])
+    html = index_html(runs, replays, folder, datetime(2026, 1, 4, tzinfo=UTC))
+    assert "the newest data of each passed" in html
+    assert "older data failed" in html and "after newer data" in html
+    assert html.index("<code>today</code>", html.index("<table")) < html.rindex(
+        "<code>old-day</code>"
+    )
+    assert "1970-01-05T04:00:00Z to 1970-01-05T14:00:00Z" in html
 
 
 def test_results_of_a_recently_checked_replay_are_not_pruned(tmp_path: Path) -> None:
