@@ -42,12 +42,17 @@ from rewindow.location import Location
 from rewindow.names import PUBLISHED, check_replay_id, check_stream
 from rewindow.pages.certificate_page import certificate_page
 from rewindow.pages.drawing import SCRIPTS, draw, script, with_live_links
+from rewindow.pages.expectation_index import draw_index
 from rewindow.pages.overview import overview_lines, overview_strips
 from rewindow.pages.replay_page import draw_replay_page
 from rewindow.pages.replay_report import LiveParts
+from rewindow.pages.trend_page import draw_trend_page
 from rewindow.pages.window_page import draw_window_page
 from rewindow.recording.inventory import find_stream
 from rewindow.settings.config import Config
+from rewindow.storage.names import data_name
+from rewindow.storage.results import index_page
+from rewindow.windows import parse_time
 from rewindow_airflow import page_html
 from rewindow_airflow.identity import replays_of_run
 from rewindow_airflow.links import airflow_path
@@ -188,6 +193,7 @@ def make_app() -> FastAPI:
     app.get("/replays/{replay_id}/docs")(show_docs)
     app.get("/replays/{replay_id}/certificate")(show_certificate)
     app.get("/streams/{stream}/time")(show_time)
+    app.get("/trends/{output}")(show_trend)
     app.get("/files/{path:path}")(show_file)
     return app
 
@@ -405,6 +411,21 @@ def show_time(stream: StreamName) -> Response:
         return _not_found(stream, "page over time", error.primary, kind="Stream")
 
 
+def show_trend(
+    output: str,
+    user: GetUserDep,
+    begin: Annotated[str, Query(alias="from")] = "",
+    end: Annotated[str, Query(alias="to")] = "",
+) -> Response:
+    """Shows the measures of a published output over its windows, or over a range of time."""
+    refuse_without([OVER_TIME], user)
+    try:
+        between_us = (parse_time(begin), parse_time(end)) if begin and end else None
+        return HTMLResponse(draw_trend_page(Config.load(), output, between_us), headers=_HEADERS)
+    except RewindowError as error:
+        return _not_found(output, "trend", error.primary, kind="Output")
+
+
 def show_file(
     path: str,
     folder: Results,
@@ -414,8 +435,8 @@ def show_file(
 ) -> Response:
     """Returns a file in the results folder.
 
-    The page of a replay is rendered from its current state. If the reader has asked for another
-    page that is missing, it shows why.
+    The page of a replay and that of all checks are rendered from their current state. If the reader
+    has asked for another page that is missing, the page of the replay shows why.
     """
     config = Config.load()
     place = PurePosixPath(path)
@@ -435,6 +456,9 @@ def show_file(
     found = inside(folder, path)
     if found is None:
         raise HTTPException(404, "no such file")
+    if found == index_page(config) and ledger is not None:
+        # A verdict of an abandoned replay no longer matters, which the file cannot know.
+        return HTMLResponse(with_live_links(draw_index(config, ledger)), headers=_HEADERS)
     if place.suffix == ".html":
         return HTMLResponse(with_live_links(found.read_text()), headers=_HEADERS)
     kind = mimetypes.guess_type(found.name)[0] or "application/octet-stream"
@@ -463,6 +487,9 @@ def _live_parts(folder: Location, ledger: Ledger, replay_id: str, notice: str) -
         links["Data Docs"] = f"{here}/docs"
     if row.state not in RUNNABLE:
         links["Certificate"] = f"{here}/certificate"
+    for output in row.plan.get("outputs", ()):
+        name = data_name(row.application, output["name"])
+        links[f"Trend of {output['name']}"] = f"../../trends/{quote(name)}"
     actions = actions_on_replay(ledger, row)
     return LiveParts(airflow_path(), notice, f"{here}/progress", ON_REPLAY, actions, links)
 

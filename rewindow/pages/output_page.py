@@ -239,7 +239,9 @@ def _extents(part: pa.Table, columns: Iterable[str]) -> dict[str, tuple[Any, Any
 
 def _shown_columns(stretches: Iterable[dict[str, Any]]) -> list[str]:
     """Returns the counts that are not zero in at least one of the shown stretches."""
-    shown = set()
-    for stretch in stretches:
-        shown |= {name for name, extent in stretch["counts"].items() if extent != (0, 0)}
-    return [name for name in _COUNTS if name in shown]
+    shown = []
+    for name in _COUNTS:
+        extents = {stretch["counts"][name] for stretch in stretches}
+        if extents - {(0, 0)}:
+            shown.append(name)
+    return shown

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from rewindow.errors import GateError
 from rewindow.loading.suites import Suite
-from rewindow.quality.bounds import allowed_values, describe_value
+from rewindow.quality.bounds import bounds_of, describe_value
 from rewindow.quality.evaluation import Evaluation
 from rewindow.quality.outcome import LISTED_MAX, CheckOutcome, CheckStatus
 from rewindow.windows import WindowRange, to_ranges
@@ -129,7 +129,7 @@ def _outcome(
         failing_windows=len(set(failing)) if status == "failed" else 0,
         observed=_observed(result),
         note=raised or note,
-        allowed=allowed_values(entry["type"], kwargs),
+        allowed=bounds_of(entry["type"], kwargs).text,
     )
 
 

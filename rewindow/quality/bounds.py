@@ -1,39 +1,60 @@
-"""The values that an expectation allows in a window, as text for readers and as numbers to draw."""
+"""The values that an expectation allows in every window."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 
-def allowed_values(type_: str, kwargs: Mapping[str, Any]) -> str:
-    """Returns the allowed values of an expectation as text; empty if it has neither a set of values
-    nor a bound.
+@dataclass(frozen=True)
+class Bounds:
+    """The values of a measure that an expectation allows.
 
-    >>> allowed_values("expect_column_values_to_be_between", {"min_value": 0, "max_value": 600})
-    'at least 0 and at most 600'
-    >>> allowed_values("expect_column_values_to_be_in_set", {"value_set": [1, 3]})
-    '1 or 3'
+    Attributes:
+        text: the allowed values; empty if the expectation is not about the values of windows.
+        low, high: the smallest and the largest one; infinite without such a bound.
     """
-    if "value_set" in kwargs:
-        values = list(map(describe_value, kwargs["value_set"]))
-        if "_not_" not in type_:
-            return " or ".join(values)
-        return f"{'neither' if len(values) > 1 else 'not'} {' nor '.join(values)}"
-    parts = []
-    if kwargs.get("min_value") is not None:
-        word = "more than" if kwargs.get("strict_min") else "at least"
-        parts.append(f"{word} {describe_value(kwargs['min_value'])}")
-    if kwargs.get("max_value") is not None:
-        word = "less than" if kwargs.get("strict_max") else "at most"
-        parts.append(f"{word} {describe_value(kwargs['max_value'])}")
-    return " and ".join(parts)
+
+    text: str = ""
+    low: float = -inf
+    high: float = inf
+
+    def allows(self, low: float, high: float) -> bool:
+        """Returns whether all values from `low` to `high` are between the bounds."""
+        return self.low <= low and high <= self.high
+
+
+def bounds_of(type_: str, kwargs: Mapping[str, Any]) -> Bounds:
+    """Returns the bounds of an expectation.
+
+    >>> kwargs = {"column": "delay", "min_value": 0, "max_value": 600}
+    >>> bounds_of("expect_column_values_to_be_between", kwargs).text
+    'at least 0 and at most 600'
+    """
+    if type_ == "expect_column_values_to_be_in_set":
+        values = kwargs["value_set"]
+        text = " or ".join(map(describe_value, values))
+        are_numbers = values and all(isinstance(value, int | float) for value in values)
+        return Bounds(text, min(values), max(values)) if are_numbers else Bounds(text)
+    if type_ != "expect_column_values_to_be_between":
+        return Bounds()
+    low, high = kwargs.get("min_value"), kwargs.get("max_value")
+    words = []
+    if low is not None:
+        words.append(f"{'more than' if kwargs.get('strict_min') else 'at least'} {low}")
+    if high is not None:
+        words.append(f"{'less than' if kwargs.get('strict_max') else 'at most'} {high}")
+    return Bounds(
+        " and ".join(words),
+        low if isinstance(low, int | float) else -inf,
+        high if isinstance(high, int | float) else inf,
+    )
 
 
 def describe_value(value: Any) -> str:
     """Returns a value, or a pair of values, as text. A float without a fraction has no point."""
     if isinstance(value, (list, tuple)):
         return " against ".join(map(describe_value, value))
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
+    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)

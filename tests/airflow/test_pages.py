@@ -24,9 +24,11 @@ from rewindow.ledger.models import replays as replays_table
 from rewindow.pages import replay_page
 from rewindow.pages.certificate_page import write_certificate
 from rewindow.pages.drawing import SCRIPTS
+from rewindow.pages.gate_pages import write_gate_pages
 from rewindow.pages.page import render_page
 from rewindow.pages.time_page import write_time_page
 from rewindow.publication.publish import publish
+from rewindow.quality import judge
 from rewindow.recording.inventory import StreamEntry
 from rewindow.settings.config import Config
 from rewindow.windows import Grid, WindowRange
@@ -41,6 +43,7 @@ from tests.inspection.test_event_gaps import STEADY, recorded
 from tests.pages import replay_reports as stories
 from tests.pages import replays
 from tests.publication.staging import StagedReplay, simple
+from tests.quality import staging as gate_staging
 
 PAGES = ("page", "report", "docs", "certificate")
 NAMED_R9 = replays_table.c.replay_id == "r-9"
@@ -510,6 +513,53 @@ def test_page_of_a_window_shows_its_history(client: Any, config: Config) -> None
     page_of(client, "replays/r-1/windows/120", 404)
     page_of(client, "replays/r-2/windows/103", 404)
     page_of(client, "replays/r-1/windows/last", 422)
+
+
+def test_page_of_all_checks_shows_the_current_state_of_replays(
+    client: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    staged = gate_staging.StagedReplay(tmp_path)
+    staged.rows[7]["origin"] = None
+    ledger = gate_staging.ended(staged)
+    monkeypatch.setenv("REWINDOW_STATE", str(staged.config.state))
+    write_gate_pages(staged.config, judge(staged.config, staged.plan))
+    page = page_of(client, "files/quality/index.html")
+    assert "the newest data of testing.made failed" in page
+    assert 'href="../../trends/testing.made"' in page
+    ledger.replays.abandon(staged.replay_id)
+    ledger.close()
+    page = page_of(client, "files/quality/index.html")
+    assert "testing.made failed" not in page and "no valid check" in page
+
+
+def test_trend_of_an_output_is_shown_for_a_range_of_time(client: Any, config: Config) -> None:
+    simple(config, "r-1", 100, 124, publishable=True)
+    page_of(client, "trends/app.ranks", 404)
+    publish(config, "r-1")
+    page = page_of(client, "trends/app.ranks")
+    assert "publication 1 of r-1" in page
+    assert 'href="../trends/app.ranks"' not in page
+    assert 'href="../../trends/app.ranks"' in page_of(client, "replays/r-1/page")
+    page = page_of(client, "trends/app.ranks?from=1970-01-06T00:00Z&to=1970-01-07T00:00Z")
+    assert "[120, 143] (1970-01-06T00:00:00Z to 1970-01-07T00:00:00Z)" in page
+    page_of(client, "trends/app.ranks?from=now&to=1970-01-05T08:00Z", 404)
+
+
+def test_trend_requires_read_access_to_the_dag_of_all_checks(
+    client: Any,
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from airflow.api_fastapi.app import get_auth_manager
+
+    monkeypatch.setattr(
+        type(get_auth_manager()),
+        "is_authorized_dag",
+        lambda self, *, details, **_: details.id != "expectation_reports",
+    )
+    page_of(client, "trends/app.ranks", 403)
 
 
 def test_page_of_the_gate_links_to_pages_that_exist_only_in_airflow(
