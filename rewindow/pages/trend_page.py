@@ -32,7 +32,7 @@ from rewindow.storage.layout import FACTS
 from rewindow.windows import WindowRange, format_time, without
 
 PUBLICATIONS_MAX = 1_000
-REPLAYS_MAX = 100
+REPLAYS_MAX = 60
 """Largest number of publications whose facts are read for a page, the newest ones first."""
 ROWS_MAX = 50
 """Largest number of cells outside of the bounds that are listed for a measure."""
@@ -156,7 +156,7 @@ def _measures(
             if isinstance(value, dict):
                 kwargs[key] = known.get(str(value.get("$PARAMETER")))
         allowed = bounds_of(entry["type"], kwargs)
-        if allowed.text and kwargs["column"] in bounds:
+        if allowed.text and kwargs.get("column") in bounds:
             bounds[kwargs["column"]] = allowed
     facts = config.replay_root(plan.replay_id) / FACTS
     rows = _cells(facts, output.name, windows, first, step)

@@ -13,7 +13,7 @@ class Bounds:
     """The values of a measure that an expectation allows.
 
     Attributes:
-        text: the allowed values; empty if the expectation is not about the values of windows.
+        text: the allowed values; empty if the expectation is not about the values of a window.
         low, high: the smallest and the largest one; infinite without such a bound.
     """
 
@@ -38,14 +38,20 @@ def bounds_of(type_: str, kwargs: Mapping[str, Any]) -> Bounds:
         text = " or ".join(map(describe_value, values))
         are_numbers = values and all(isinstance(value, int | float) for value in values)
         return Bounds(text, min(values), max(values)) if are_numbers else Bounds(text)
+    if type_ == "expect_column_pair_values_to_be_equal":
+        return Bounds("equal values")
     if type_ != "expect_column_values_to_be_between":
         return Bounds()
     low, high = kwargs.get("min_value"), kwargs.get("max_value")
     words = []
     if low is not None:
-        words.append(f"{'more than' if kwargs.get('strict_min') else 'at least'} {low}")
+        words.append(
+            f"{'more than' if kwargs.get('strict_min') else 'at least'} {describe_value(low)}"
+        )
     if high is not None:
-        words.append(f"{'less than' if kwargs.get('strict_max') else 'at most'} {high}")
+        words.append(
+            f"{'less than' if kwargs.get('strict_max') else 'at most'} {describe_value(high)}"
+        )
     return Bounds(
         " and ".join(words),
         low if isinstance(low, int | float) else -inf,

@@ -103,7 +103,7 @@ def test_windows_that_need_a_look_show_the_failing_measure_and_its_bound(tmp_pat
 def test_windows_that_need_a_look_have_no_column_of_zeros(tmp_path: Path) -> None:
     staged = faulty(tmp_path)
     html = drawn(staged.config, staged.plan).read_text()
-    table = html.partition('<table class="stretches">')[2].partition("</table>")[0]
+    table = html.partition('<table class="stretches rows">')[2].partition("</table>")[0]
     assert ">repeated</th>" in table and ">null keys</th>" in table
     assert ">lost</th>" not in table and ">gaps</th>" not in table
 
@@ -121,7 +121,7 @@ def test_history_of_a_window_is_a_link_only_where_airflow_serves_the_page(tmp_pa
 
 def looked_at(html: str) -> list[str]:
     """Returns the rows of the table "Windows that need a look" as text without elements."""
-    table = html.partition('<table class="stretches">')[2].partition("</table>")[0]
+    table = html.partition('<table class="stretches rows">')[2].partition("</table>")[0]
     return [re.sub("<[^>]*>", "", row) for row in table.split("<tr>")[2:]]
 
 
