@@ -355,7 +355,7 @@ class Grid:
 
     def times(self, windows: WindowRange | int) -> str:
         """Returns the times of a window range as text; of a single window, its start."""
-        if isinstance(windows, int):
+        if not isinstance(windows, WindowRange):
             return format_time(self.start_us(windows))
         begin = format_time(self.start_us(windows.first))
         return f"{begin} to {format_time(self.end_us(windows.last))}"

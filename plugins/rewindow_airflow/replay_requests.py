@@ -112,11 +112,14 @@ def interval_request(config: Config, context: Context) -> ReplayRequest:
     wanted = _windows_of(grid, context)
     windows = _said(grid, wanted, clip(wanted, sealed, final), sealed=sealed)
     if windows is None:
-        raise Nothing(f"no window of {wanted} will be recorded: the sealed windows are {sealed}")
+        raise Nothing(
+            f"no window of {grid.describe(wanted)} will be recorded: the sealed windows are "
+            f"{sealed}"
+        )
     if windows.last > sealed.last:
         raise NotYet(
-            f"windows {windows} are not all sealed yet, only {sealed}; the DAG record_streams "
-            "seals them"
+            f"windows {grid.describe(windows)} are not all sealed yet, only {sealed}; the DAG "
+            "record_streams seals them"
         )
     return _request(config, context, application, windows=windows)
 
@@ -143,13 +146,14 @@ def _unpublished(config: Config, application: str) -> WindowRange:
     from rewindow.planning.unpublished import unpublished
 
     try:
-        _, sealed, _ = sealed_range(config, application)
+        grid, sealed, _ = sealed_range(config, application)
     except NotYet as lack:
         raise Nothing(str(lack)) from lack
     windows = unpublished(config, application)
     if windows is None:
         raise Nothing(
-            f'all windows {sealed} that the inputs of "{application}" have sealed are published'
+            f'all windows {grid.describe(sealed)} that the inputs of "{application}" have sealed '
+            "are published"
         )
     return windows
 
@@ -360,11 +364,10 @@ def describe(plan: Plan) -> list[str]:
     """Returns the description of a plan, for the task's log."""
     grid = plan.grid
     lines = [
-        f'Replay "{plan.replay_id}": {plan.application}, {len(plan.range):,} windows {plan.range}, '
-        f"{format_time(grid.start_us(plan.first))} to {format_time(grid.end_us(plan.last))}, "
-        f"{plan.mode.name}",
+        f'Replay "{plan.replay_id}": {plan.application}, {len(plan.range):,} windows '
+        f"{grid.describe(plan.range)}, {plan.mode.name}",
         f"Start state: {plan.start.source}"
-        + (f", window {plan.start.window}" if plan.start.window is not None else ""),
+        + (f", window {grid.describe(plan.start.window)}" if plan.start.window is not None else ""),
     ]
     lines += [
         f"Input {entry.stream}: {entry.tuples:,} tuples, version {entry.version}"

@@ -122,7 +122,8 @@ class _Candidates:
         plan = create_replay(self.config, request)
         self.made.append(replay_id)
         logger.info(
-            f"candidate {replay_id}: {len(plan.range):,} windows {plan.range}, {candidate.words}"
+            f"candidate {replay_id}: {len(plan.range):,} windows {plan.grid.describe(plan.range)}, "
+            f"{candidate.words}"
         )
         run_attempts(self.config, replay_id, self.told)
         return plan

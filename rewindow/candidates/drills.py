@@ -282,7 +282,7 @@ class _Drills:
         plan = create_replay(self.config, replace(request, replay_id=replay_id))
         self.to_delete.append(replay_id)
         what = f"killed at {crash.removesuffix('@1')}" if crash else "not disturbed"
-        logger.info(f"drill: windows {plan.range}, {plan.mode_words}, {what}")
+        logger.info(f"drill: windows {plan.grid.describe(plan.range)}, {plan.mode_words}, {what}")
         run_attempts(
             self.config,
             replay_id,

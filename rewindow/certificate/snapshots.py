@@ -156,7 +156,8 @@ def staged_snapshot(config: Config, replay_id: str, windows: WindowRange | None 
     asked = plan.range if windows is None else windows.overlap(plan.range)
     if asked is None:
         raise RangeError(
-            f'replay "{replay_id}" does not contain windows {windows}: its range is {plan.range}'
+            f'replay "{replay_id}" does not contain windows {windows}: its range is '
+            f"{plan.grid.describe(plan.range)}"
         )
     seals = _staged_seals(facts, asked)
     attempts = query("select distinct attempt from facts order by attempt", facts=facts)[

@@ -30,7 +30,7 @@ def abandon(
     already = " already" if was is ReplayState.ABANDONED else ""
     out.print(
         escape(
-            f"replay {replay_id} is abandoned{already}; windows {row.range} of {row.application} "
-            "are free"
+            f"replay {replay_id} is abandoned{already}; windows {row.describe(row.range)} of "
+            f"{row.application} are free"
         )
     )

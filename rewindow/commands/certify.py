@@ -14,7 +14,7 @@ from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, First, Last, out, print_json, print_rows
 from rewindow.errors import InputError
 from rewindow.pages.certificate_page import write_certificate
-from rewindow.windows import WindowRange
+from rewindow.windows import Grid, WindowRange
 
 DIFFERENT_CODE = 1
 
@@ -86,7 +86,9 @@ def show_certificate(certificate: Certificate) -> None:
     difference.
     """
     color = "green" if certificate.equal else "red"
-    span = f"windows [{certificate.first}, {certificate.last}] of {certificate.application}"
+    grid = Grid(certificate.width_ms, certificate.origin_ms)
+    windows = grid.describe(WindowRange(certificate.first, certificate.last))
+    span = f"windows {windows} of {certificate.application}"
     out.print(
         f"[{color}]{escape(certificate.verdict)}[/{color}]: {escape(span)}, in "
         f"{certificate.seconds} s"

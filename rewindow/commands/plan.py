@@ -290,11 +290,12 @@ def _cost(cost: RecoveryTimes) -> str:
 
 def _start(draft: PlanPreview) -> str:
     start = draft.plan.start
+    at = "" if start.window is None else draft.plan.grid.describe(start.window)
     words = {
         "none": "none: the application has no state",
         "initial": "the initial state",
-        "published": f"the published checkpoint at window {start.window}",
-        "replay": f"the checkpoint of {start.taken_from} at window {start.window}",
+        "published": f"the published checkpoint at window {at}",
+        "replay": f"the checkpoint of {start.taken_from} at window {at}",
         "warm_up": "",
     }
     if start.source != "warm_up":

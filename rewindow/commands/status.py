@@ -69,7 +69,7 @@ def _show(config: Config, found: ReplayStatus) -> None:
         {
             "windows": f"{found.progress}; {plan.range}, {begin} to {end}",
             "mode": plan.mode_words,
-            "checkpoint": f"window {plan.window_of(row.checkpoint_mark)}"
+            "checkpoint": f"window {plan.grid.describe(plan.window_of(row.checkpoint_mark))}"
             if row.checkpoint_mark
             else "start state",
             **({"state": _sizes(found)} if found.states else {}),

@@ -131,11 +131,12 @@ class Attempt:
         )
         if resume.restore or resume.first > 1:
             at = (
-                f"the checkpoint at window {plan.window_of(resume.restore)}"
+                f"the checkpoint at window {plan.grid.describe(plan.window_of(resume.restore))}"
                 if resume.restore
                 else "the start state"
             )
-            logger.info(f"resumed from {at}, next window {plan.window_of(resume.first)}")
+            following = plan.grid.describe(plan.window_of(resume.first))
+            logger.info(f"resumed from {at}, next window {following}")
         if not plan.mode.may_lose:
             return states
         self._unseen = unseen_windows(plan, takeover)
@@ -246,7 +247,8 @@ class Attempt:
             window = end + 1
             if ended.stopping:
                 raise Interrupted(
-                    f'replay "{plan.replay_id}" stopped after window {end} of {plan.last}',
+                    f'replay "{plan.replay_id}" stopped after window {plan.grid.describe(end)} of '
+                    f"{plan.last}",
                     detail="All windows up to it are committed.",
                     hint=f"Continue with: rewindow replay --resume {plan.replay_id}",
                 )
@@ -333,7 +335,7 @@ class Attempt:
             ports,
             result.partitions,
         )
-        windows = f"windows {group.first} to {group.last}"
+        windows = f"windows {plan.grid.describe(group.windows)}"
         for port in ports:
             if port.direction == "dropped" and port.tuples:
                 logger.info(

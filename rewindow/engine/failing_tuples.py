@@ -183,7 +183,8 @@ class FailingTuples:
         self._jobs = self._jobs + 1 if window == self._at else 1
         self._at = window
         if self._jobs > JOBS_MAX:
-            detail = f"The failing tuples of window {window} were not all found: the "
+            at = self._planned.plan.grid.describe(window)
+            detail = f"The failing tuples of window {at} were not all found: the "
             detail += f"group was computed {JOBS_MAX} times. The group was not committed."
             raise RewindowError(
                 str(error).partition("\n")[0],
@@ -192,7 +193,8 @@ class FailingTuples:
             )
         # A search commits nothing for a long time; its lines show that the attempt is not stuck.
         logger.info(
-            f"searching window {window} for failing tuples: its commit group is computed again, "
+            f"searching window {self._planned.plan.grid.describe(window)} for failing tuples: its "
+            "commit group is computed again, "
             f"{self._jobs} of at most {JOBS_MAX} times"
         )
 
@@ -371,7 +373,8 @@ class FailingTuples:
         place = f"stored in {handle}" if is_staged else "left out of the warm-up"
         logger.info(
             f'operator "{node.name}" fails for {quantity(rows.num_rows, "tuple")}, {place}; the '
-            f"first is in window {window}, {rows[POSITION][0]} ({rows[DETAIL][0]})"
+            f"first is in window {self._planned.plan.grid.describe(window)}, {rows[POSITION][0]} "
+            f"({rows[DETAIL][0]})"
         )
         return True
 

@@ -66,10 +66,8 @@ def record_losses(
     given_up = takeover.resume.lost.keys() & app.staged()
     if given_up:
         mark = min(takeover.resume.lost[name][0] for name in given_up)
-        logger.info(
-            f"at most once: windows {plan.window_of(mark)} to {windows.last} were in progress and "
-            "are given up"
-        )
+        lost = plan.grid.describe(WindowRange(plan.window_of(mark), windows.last))
+        logger.info(f"at most once: windows {lost} were in progress and are given up")
 
 
 def _add_losses(
@@ -116,14 +114,15 @@ def _add_skip(
         rows.add_skip(name, lacking, skip.dropped.get(name, WindowFacts.empty()))
     if len(lacking) and skip.states:
         logger.info(
-            f"at most once: windows {', '.join(map(str, to_ranges(lacking)))} are kept in the "
-            "outputs, but missing from the state"
+            f"at most once: windows {', '.join(map(plan.grid.describe, to_ranges(lacking)))} are "
+            "kept in the outputs, but missing from the state"
         )
     for name, dropped in skip.dropped.items():
         if dropped.rows.num_rows:
-            where = f"windows {dropped.ids[0]} to {dropped.ids[-1]}"
+            where = plan.grid.describe(WindowRange(int(dropped.ids[0]), int(dropped.ids[-1])))
             logger.info(
-                f"{name} dropped {dropped.tuples:,} tuples of {where} that waited in its state"
+                f"{name} dropped {dropped.tuples:,} tuples of windows {where} that waited in its "
+                "state"
             )
 
 

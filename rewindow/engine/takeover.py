@@ -189,7 +189,8 @@ class _Restorer:
         newest = self.checkpoints.done
         if start.restore >= newest:
             return
-        windows = f"{self.plan.window_of(start.restore + 1)} to {self.plan.window_of(newest)}"
+        grid = self.plan.grid
+        windows = grid.describe(self.plan.windows_of((start.restore + 1, newest)))
         cost = f"windows {windows} are computed again"
         if self.plan.mode.may_lose:
             cost = (
@@ -197,13 +198,13 @@ class _Restorer:
                 "compute windows again"
             )
         older = (
-            f"the one at window {self.plan.window_of(start.restore)}"
+            f"the one at window {grid.describe(self.plan.window_of(start.restore))}"
             if start.restore
             else "the start state"
         )
         lost = (
-            f"the checkpoint at window {self.plan.window_of(newest)} is damaged, missing or ahead "
-            "of the tables"
+            f"the checkpoint at window {grid.describe(self.plan.window_of(newest))} is damaged, "
+            "missing or ahead of the tables"
         )
         logger.warning(f"{lost}; {older} is restored, so {cost}")
 

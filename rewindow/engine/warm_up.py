@@ -64,7 +64,8 @@ class WarmUp:
             states = self._compute(WindowRange(window, end), states)
             self.save(end, states)
             self.sizer.took(end - window + 1, time.monotonic() - began)
-            logger.info(f"warm-up: windows {window} to {end} of {last}")
+            windows = self.plan.grid.describe(WindowRange(window, end))
+            logger.info(f"warm-up: windows {windows} of {last}")
             window = end + 1
             number = number + 1
             self.crash(number)
@@ -72,7 +73,9 @@ class WarmUp:
 
     def _begin(self, checkpoint: stored.Checkpoint | None) -> tuple[int, States]:
         if checkpoint is not None:
-            logger.info(f"warm-up continues after window {checkpoint.window}")
+            logger.info(
+                f"warm-up continues after window {self.plan.grid.describe(checkpoint.window)}"
+            )
             return checkpoint.window + 1, checkpoint.states
         start = self.plan.start
         assert start.warm_up_first is not None, "a warm-up has a first window"

@@ -114,7 +114,10 @@ def list_errors(
             hint=f"It has: {', '.join(known) or 'none'}.",
         )
     if window is not None and window not in plan.range:
-        raise InputError(f'window {window} is not in replay "{replay_id}", which has {plan.range}')
+        raise InputError(
+            f'window {window} is not in replay "{replay_id}", which has '
+            f"{plan.grid.describe(plan.range)}"
+        )
     return [
         read_errors(config, plan, name, window=window, limit=limit, sample=sample)
         for name in known

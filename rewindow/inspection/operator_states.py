@@ -84,12 +84,14 @@ def operator_states(
 def _mark(plan: Plan, known: list[int], window: int | None) -> int:
     if window is not None and window not in plan.range:
         raise InputError(
-            f'window {window} is not in replay "{plan.replay_id}", which has {plan.range}'
+            f'window {window} is not in replay "{plan.replay_id}", which has '
+            f"{plan.grid.describe(plan.range)}"
         )
     reach = [mark for mark in known if window is None or plan.first + mark - 1 <= window]
     if not reach:
         raise InputError(
-            f'replay "{plan.replay_id}" has no checkpoint at or before window {window}'
+            f'replay "{plan.replay_id}" has no checkpoint at or before window '
+            f"{plan.grid.describe(window)}"
             if window is not None
             else f'replay "{plan.replay_id}" has no checkpoint yet'
         )

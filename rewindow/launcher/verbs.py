@@ -149,7 +149,7 @@ def _run(
     again: bool,
     crash: str | None,
 ) -> ReplayResult:
-    windows = f"{quantity(len(planned.range), 'window')} {planned.range}"
+    windows = f"{quantity(len(planned.range), 'window')} {planned.grid.describe(planned.range)}"
     logger.info(f"replay {planned.replay_id}: {windows}, {planned.mode_words}")
     for text in planned.warnings:
         logger.warning(text)

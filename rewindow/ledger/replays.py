@@ -128,6 +128,10 @@ class Replay:
             return None
         return format_time(self.grid.start_us(self.first)), format_time(self.grid.end_us(self.last))
 
+    def describe(self, windows: WindowRange) -> str:
+        """Returns a window range, with its times if the grid is known."""
+        return self.grid.describe(windows) if self.grid else str(windows)
+
     def read_plan(self) -> Plan:
         """Returns the validated plan.
 

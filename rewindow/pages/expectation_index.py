@@ -40,6 +40,7 @@ class RunLine:
     """
 
     run: GateRun
+    windows: WindowRange
     grid: Grid | None
     state: str
     parts: list[WindowRange]
@@ -102,15 +103,17 @@ def run_lines(runs: Sequence[GateRun], replays: Mapping[str, Replay]) -> list[Ru
     judged: list[WindowRange] = []
     for index, run in enumerate(runs):
         row = replays.get(run.replay_id)
+        windows = WindowRange(run.first, run.last)
         state = row.state.value if row else ""
         parts = []
         if state != ReplayState.ABANDONED and not (row and row.plan.get("candidate")):
-            parts = without(WindowRange(run.first, run.last), judged)
+            parts = without(windows, judged)
         judged += parts
         newest = max(runs[index:], key=lambda other: other.last)
         lines.append(
             RunLine(
                 run,
+                windows,
                 row.grid if row else None,
                 state,
                 parts,

@@ -103,7 +103,10 @@ def draw_strips(report: ReplayReport) -> Strips:
         stretches = tuple(_stretch(report, part, scale) for part in parts)
         rows.append((index * (_STRIP + 4), name, stretches))
     checkpoints = tuple(
-        ((window - report.windows.first + 1) * scale, f"checkpoint after window {window}")
+        (
+            (window - report.windows.first + 1) * scale,
+            f"checkpoint after window {report.grid.describe(window)}",
+        )
         for window in report.checkpoints
     )
     begin = _day(report.grid.start_us(report.windows.first))
@@ -225,9 +228,7 @@ def _kill_words(kill: KillEvent) -> str:
 def _stretch(report: ReplayReport, part: WindowRun, scale: float) -> Shape:
     words = _KIND_WORDS[part.kind]
     by = f" by attempt {part.attempt}" if part.attempt else ""
-    title = (
-        f"{len(part.windows):,} windows {part.windows.first} to {part.windows.last}: {words}{by}"
-    )
+    title = f"{len(part.windows):,} windows {report.grid.describe(part.windows)}: {words}{by}"
     kind = f"{part.kind} a{part.attempt % 2}"
     return Shape(
         round((part.windows.first - report.windows.first) * scale, 2),

@@ -77,13 +77,15 @@ def set_property(
         window = first if from_window is None else from_window
         if window not in plan.range:
             raise RangeError(
-                f"window {window} is not in the range of the replay, {plan.range}"
+                f"window {window} is not in the range of the replay, "
+                f"{plan.grid.describe(plan.range)}"
                 if from_window is not None
                 else f"every window of {part} has started, up to {begun}"
             )
         if window < first:
             raise InputError(
-                f"window {window} has already started with the current value of {path}",
+                f"window {plan.grid.describe(window)} has already started with the current "
+                f"value of {path}",
                 detail=f"Windows up to {begun} have started.",
                 hint=f"Change it from a later window on: --from-window {first}",
             )

@@ -297,7 +297,8 @@ def _pinned(
     # Only at most once may lose windows. In other modes a table has lost its last commits.
     if lost and not upstream.mode.may_lose:
         raise InputError(
-            f'stream "{source}" of container "{container}" lacks windows {lost[0]}',
+            f'stream "{source}" of container "{container}" lacks windows '
+            f"{plan.grid.describe(lost[0])}",
             hint=f"Resume the replay: rewindow replay --resume {plan.replay_id}",
         )
     missing = []

@@ -8,11 +8,13 @@ import logging
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from rewindow.ledger import Ledger, Replay
 from rewindow.publication.publish import publish
 from rewindow.publication.result import PublicationResult
 from rewindow.publication.undo import undo, withdraw
 from rewindow.sequences import quantity
 from rewindow.settings.config import Config
+from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,14 +73,15 @@ def run_action(
     else:
         take_back = undo if act is PublicationAction.UNDO else withdraw
         result = take_back(config, replay_id, spark=spark, leave_out_damaged=leave_out_damaged)
-    for line in _for_people(result):
+    row = Ledger.open(config.ledger_url).replays.get(replay_id)
+    for line in _for_people(result, row):
         logger.info(line)
     return result
 
 
-def _for_people(result: PublicationResult) -> list[str]:
+def _for_people(result: PublicationResult, row: Replay) -> list[str]:
     """Returns the result as lines of text, with losses, stale windows, and the next step."""
-    windows = f"windows {result.first} to {result.last}"
+    windows = f"windows {row.describe(WindowRange(result.first, result.last))}"
     done = _DONE[PublicationAction.WITHDRAW if result.withdrawn else PublicationAction(result.kind)]
     lines = [
         f"{windows} of {result.application} {'were ' if result.already else ''}{done} as "
@@ -88,9 +91,11 @@ def _for_people(result: PublicationResult) -> list[str]:
         f"{output}: {quantity(count, 'window')} lost and now missing"
         for output, count in result.lost.items()
     ]
-    lines += [f"the state lacks windows {first} to {last}" for first, last in result.state_lacks]
+    for first, last in result.state_lacks:
+        lines.append(f"the state lacks windows {row.describe(WindowRange(first, last))}")
     lines += [f"accepted: {line}" for line in result.overrides]
-    lines += [f"stale: {table} windows {first} to {last}" for table, first, last in result.stale]
+    for table, first, last in result.stale:
+        lines.append(f"stale: {table} windows {row.describe(WindowRange(first, last))}")
     if result.replay_next:
         first, last = result.replay_next
         lines.append(

@@ -30,6 +30,7 @@ from rewindow.storage import Table
 from rewindow.storage.checksums import differing, with_noted
 from rewindow.storage.layout import Contents, check_replay_format, staged_contents, versions_of
 from rewindow.storage.results import replay_folder
+from rewindow.windows import Grid
 
 CHECKABLE = (ReplayState.ENDED, ReplayState.CHECKED, ReplayState.PUBLISHED, ReplayState.UNDONE)
 
@@ -103,7 +104,7 @@ def judge(config: Config, plan: Plan, listener: Listener | None = None) -> GateR
         for output in counted("judging outputs", plan.outputs, len(plan.outputs), "outputs"):
             verdict = _judge_output(config, plan, output, suite=suites[output.name], tables=tables)
             verdicts.append(verdict)
-            _say(receiver, verdict)
+            _say(receiver, plan.grid, verdict)
     result = GateResult(plan, checked_at, tuple(verdicts), folder=folder, tables=tables)
     (folder / "result.json").write(json.dumps(result.to_dict(), indent=2) + "\n")
     record_findings(config, plan, result)
@@ -187,7 +188,7 @@ def _judge_output(
     return verdict
 
 
-def _say(listener: Listener, verdict: OutputVerdict) -> None:
+def _say(listener: Listener, grid: Grid, verdict: OutputVerdict) -> None:
     counts = f"{verdict.evaluated} checks on {verdict.windows} windows"
     listener.line(
         f"{verdict.output}: {verdict.verdict}, {counts}, {len(verdict.failed)} failed, "
@@ -202,7 +203,7 @@ def _say(listener: Listener, verdict: OutputVerdict) -> None:
         if entry.status == "not_run":
             word = "not run"
         windows = (
-            f": {name_windows(entry)}"
+            f": {name_windows(entry)} from {grid.times(entry.failing[0].first)}"
             if entry.failing_windows
             else f": {entry.note or entry.observed}"
         )

@@ -463,7 +463,7 @@ class _Report:
             raise GateError(
                 f"{where} of replay {self.plan.replay_id} has {rows} of window "
                 f"{int(window[outside][0])}, "
-                f"which is outside its range {self.plan.range}"
+                f"which is outside its range {self.plan.grid.describe(self.plan.range)}"
             )
         return window - self.plan.first
 
@@ -480,7 +480,7 @@ class _Report:
             )
             raise GateError(
                 f'measure "{measure.name}" of output "{self.output.name}" is not a number in '
-                f"window {window}",
+                f"window {self.plan.grid.describe(window)}",
                 detail="Checks would ignore it.",
                 hint="Correct the output, or leave such values out in the SQL: filter (where not "
                 "isnan(column)).",

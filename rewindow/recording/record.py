@@ -348,8 +348,8 @@ class _Run:
         healed = sealing.seal_uncommitted(self.spark, tables)
         if healed is not None:
             self.result.warnings.append(
-                f"windows {healed} were sealed: an interrupted recording had written their tuples "
-                "without a seal"
+                f"windows {self.stream.grid.describe(healed)} were sealed: an interrupted "
+                "recording had written their tuples without a seal"
             )
             self._count_sealed(healed, empty=sealing.empty_windows(tables, healed))
         return tables.position
@@ -441,8 +441,9 @@ class _Run:
         self.result.waiting = counts.waiting
         if counts.open and tables.end is not None:
             self.result.warnings.append(
-                f"{counts.open:,} tuples are after window {tables.end}, the end of the stream, "
-                f"and wait. If the stream continues: rewindow record {self.name} --reopen"
+                f"{counts.open:,} tuples are after window {self.stream.grid.describe(tables.end)}, "
+                "the end of the stream, and wait. If the stream continues: rewindow record "
+                f"{self.name} --reopen"
             )
         elif counts.open:
             self.result.open = self.extent.open_windows(counts)

@@ -171,7 +171,9 @@ class SealRange:
             "asked where tuples are open"
         )
         windows = WindowRange(counts.open_first, counts.open_last)
-        which = f"window {windows.first} is" if len(windows) == 1 else f"windows {windows} are"
+        which = f"windows {self.stream.grid.describe(windows)} are"
+        if len(windows) == 1:
+            which = f"window {self.stream.grid.describe(windows.first)} is"
         end = format_time(self.stream.grid.end_us(windows.last))
         return (
             f"{which} open, because more tuples may arrive: {counts.open:,} tuples wait. Later "

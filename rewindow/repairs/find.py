@@ -154,7 +154,10 @@ def find_repairs(config: Config) -> Repairs:
             continue
         for windows, tuples in late_windows(config, entry.name)[0]:
             late.append(LateTuples(entry.name, windows, entry.grid, tuples))
-            words = f"late tuples of {entry.name} wait to be added to windows {windows}: {tuples:,}"
+            described = entry.grid.describe(windows)
+            words = (
+                f"late tuples of {entry.name} wait to be added to windows {described}: {tuples:,}"
+            )
             changes.add(entry.name, windows, words)
     applications = _published(config, changes.unknown)
     _add_stale(config, applications)
@@ -163,7 +166,7 @@ def find_repairs(config: Config) -> Repairs:
         steps[name] = _steps_of(config, applications[name], changes)
         for step in steps[name]:
             for output in applications[name].outputs:
-                words = f"{output} is published again in windows {step.windows}"
+                words = f"{output} is published again in windows {step.grid.describe(step.windows)}"
                 changes.add(output, step.windows, words)
     every = list(chain.from_iterable(steps.values()))
     inputs = {name: known.inputs for name, known in applications.items()}
@@ -267,8 +270,8 @@ def _lost_state(stretch: PublishedStretch, every: Sequence[PublishedStretch]) ->
     ):
         return ""
     return (
-        f"whether the state of window {start.window}, the start state of replay "
-        f"{stretch.plan.replay_id}, has changed"
+        f"whether the state of window {stretch.plan.grid.describe(start.window)}, the start state "
+        f"of replay {stretch.plan.replay_id}, has changed"
     )
 
 

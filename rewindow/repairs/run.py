@@ -68,13 +68,13 @@ def repair(config: Config, listener: Listener | None = None) -> Repaired:
         step = found.steps[0]
         if any(step.application == one.application and step.windows == one.windows for one in done):
             raise GateError(
-                f"windows {step.windows} of {step.application} were published again, but still "
-                "need repair",
+                f"windows {step.grid.describe(step.windows)} of {step.application} were published "
+                "again, but still need repair",
                 detail=" ".join(step.reasons),
                 hint="The inputs may have changed in the meantime. Run the repair again.",
             )
         for reason in step.reasons:
-            logger.info(f"{step.application} {step.windows}: {reason}")
+            logger.info(f"{step.application} {step.grid.describe(step.windows)}: {reason}")
         _put_right(config, step, told)
         done.append(step)
     return Repaired(streams, done, found.unknown)
@@ -103,7 +103,8 @@ def _put_right(config: Config, step: RepairStep, told: Listener) -> None:
             if differs
             else "equals the published one: later windows stay as they are"
         )
-        logger.info(f"{step.application}: the state after window {step.windows.last} {words}")
+        last = step.grid.describe(step.windows.last)
+        logger.info(f"{step.application}: the state after window {last} {words}")
 
 
 def interrupted(config: Config, step: RepairStep) -> str:

@@ -299,8 +299,10 @@ def test_recovery_matches_its_prediction(
     assert words in str(expected)
     second.run()
     at_start = expected.restored < second.plan.first
-    restored = "the start state" if at_start else f"the checkpoint at window {expected.restored}"
-    assert f"resumed from {restored}, next window {expected.first}" in caplog.messages
+    describe = second.plan.grid.describe
+    checkpoint = f"the checkpoint at window {describe(expected.restored)}"
+    restored = "the start state" if at_start else checkpoint
+    assert f"resumed from {restored}, next window {describe(expected.first)}" in caplog.messages
     lost = losses_of(
         second.plan,
         Table.open(config.replay_root("one") / FACTS),
@@ -340,9 +342,10 @@ def test_killed_warm_up_resumes_and_produces_the_state_of_the_whole_stream(
     rest = attempt("totals", "late", first=late)
     assert rest.plan.start.source == "warm_up"
     rest.run()
+    describe = rest.plan.grid.describe
     assert [line for line in caplog.messages if line.startswith("warm-up")] == [
-        f"warm-up continues after window {FIRST + 5}",
-        f"warm-up: windows {FIRST + 6} to {FIRST + 8} of {FIRST + 8}",
+        f"warm-up continues after window {describe(FIRST + 5)}",
+        f"warm-up: windows {describe(WindowRange(FIRST + 6, FIRST + 8))} of {FIRST + 8}",
     ]
     for output in ("sums", "totals"):
         wanted = {
@@ -363,9 +366,9 @@ def test_replay_of_a_partial_range_equals_a_recovery_from_its_first_window(
     recovered = attempt("totals", "recovered")
     recovered.run()
     first = FIRST + 9
-    assert (
-        f"resumed from the checkpoint at window {first - 1}, next window {first}" in caplog.messages
-    )
+    describe = recovered.plan.grid.describe
+    resumed = f"resumed from the checkpoint at window {describe(first - 1)}"
+    assert f"{resumed}, next window {describe(first)}" in caplog.messages
     part = attempt("totals", "part", first=first)
     part.run()
     for output in ("sums", "totals"):

@@ -384,7 +384,8 @@ def test_recovery_uses_an_older_checkpoint_if_a_bucket_is_damaged(
     last.run()
     assert any("damaged" in line and "trying an older one" in line for line in caplog.messages)
     cost = "the state will lack" if mode == "at_most_once" else "are computed again"
-    damaged = f"the checkpoint at window {last.plan.window_of(stored.marks(table)[-1])} is damaged"
+    newest_window = last.plan.window_of(stored.marks(table)[-1])
+    damaged = f"the checkpoint at window {last.plan.grid.describe(newest_window)} is damaged"
     assert any(cost in line and damaged in line for line in caplog.messages)
     check_promise(config, last.plan, whole.plan)
 

@@ -44,7 +44,8 @@ def test_publish_and_undo_log_the_result_without_starting_a_process(
     children = psutil.Process().children(recursive=True)
     result = verbs.publish(config, "one")
     assert result.versions.keys() == {"app.ranks", "app.ranks.windows", "app.checkpoints"}
-    assert "windows 100 to 103 of app published as publication 1" in caplog.messages
+    published = "windows [100, 103] (1970-01-05T04:00:00Z to 1970-01-05T08:00:00Z) of app published"
+    assert f"{published} as publication 1" in caplog.messages
     assert verbs.undo(config, "one").kind == "undo"
     assert psutil.Process().children(recursive=True) == children
     with pytest.raises(InputError, match='replay "nosuch" is unknown'):

@@ -97,7 +97,7 @@ def test_windows_that_need_a_look_show_the_failing_measure_and_its_bound(tmp_pat
     assert "104 to 105" in stretches[0] and "107" in stretches[1]
     assert "flown = 150 to 270, allowed at most 10" in stretches[0]
     assert "flown = 120, allowed at most 10" in stretches[1]
-    assert "1970-01-05T08:00:00Z to 1970-01-05T10:00:00Z" in stretches[0]
+    assert "1970-01-05T08:00:00Z\nto 1970-01-05T10:00:00Z" in stretches[0]
 
 
 def test_windows_that_need_a_look_have_no_column_of_zeros(tmp_path: Path) -> None:

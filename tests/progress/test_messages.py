@@ -23,7 +23,10 @@ from tests.publication.kills import settings
 from tests.publication.staging import simple
 
 LOGGER = logging.getLogger("rewindow.room.module")
-PUBLISHED = "windows 100 to 103 of app published as publication 1"
+PUBLISHED = (
+    "windows [100, 103] (1970-01-05T04:00:00Z to 1970-01-05T08:00:00Z) of app published as "
+    "publication 1"
+)
 MISSING = "1 of 5 windows are not sealed and are skipped"
 PROGRAM = """
 import logging, sys

@@ -132,7 +132,8 @@ def test_window_of_the_newest_tuple_is_not_sealed(bench: Bench) -> None:
     half = bench.record(sealed_to=None)
     assert (half.last, half.recorded, half.waiting) == (1003, 4, 1)
     assert half.lines()[-1].startswith(
-        "s: window 1004 is open, because more tuples may arrive: 1 tuples wait."
+        "s: window 1004 (1970-01-01T02:47:20Z) is open, because more tuples may arrive: 1 tuples "
+        "wait."
     )
     assert "`rewindow record s --sealed-to 1970-01-01T02:47:30Z`" in half.open
     bench.write(ROWS + "d,1970-01-01T02:47:29Z,6\ne,1970-01-01T02:47:31Z,7\n")

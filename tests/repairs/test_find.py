@@ -297,7 +297,10 @@ def test_downstream_application_is_repaired_after_its_upstream(config: Config) -
     seal_again(config, 105)
     found = find_repairs(config)
     assert proposed(found) == [("app", 105, 105), ("a_reader", 105, 119)]
-    assert found.steps[1].reasons[0] == "app.delays is published again in windows [105, 105]"
+    assert found.steps[1].reasons[0] == (
+        "app.delays is published again in windows [105, 105] "
+        "(1970-01-05T09:00:00Z to 1970-01-05T10:00:00Z)"
+    )
     assert (
         proposed(found.of("app")),
         proposed(found.of("a_reader")),
@@ -358,7 +361,8 @@ def test_late_tuples_in_quarantine_are_counted_per_published_window(config: Conf
     ]
     assert proposed(found) == [("app", 105, 105)]
     assert found.steps[0].reasons == (
-        "late tuples of flights wait to be added to windows [105, 105]: 2",
+        "late tuples of flights wait to be added to windows [105, 105] "
+        "(1970-01-05T09:00:00Z to 1970-01-05T10:00:00Z): 2",
     )
 
 
@@ -397,7 +401,8 @@ def test_change_read_by_one_publication_does_not_affect_a_later_warm_up(config: 
 def test_start_state_no_longer_visible_to_readers_is_reported(config: Config) -> None:
     start = StartState(source="published", window=104, taken_from="streams/app.checkpoints")
     published(config, "two", 105, 119, outputs=STATEFUL, start=start)
-    words = "whether the state of window 104, the start state of replay two, has changed"
+    at = "104 (1970-01-05T08:00:00Z)"
+    words = f"whether the state of window {at}, the start state of replay two, has changed"
     assert find_repairs(config).unknown == (words,)
 
 

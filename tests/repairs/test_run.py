@@ -182,7 +182,8 @@ def test_repair_ends_when_the_state_converges_and_equals_a_full_computation(
         if catches_up
         else "differs from the published one"
     )
-    assert f"{application}: the state after window {known} {told}" in caplog.messages
+    described = steps[0].grid.describe(known)
+    assert f"{application}: the state after window {described} {told}" in caplog.messages
     assert repair(config) == Repaired([], [], ())
     assert Ledger.open(config.ledger_url).stale.ranges() == []
     replay(config, application, replay_id="anew")
