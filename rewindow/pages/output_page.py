@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from rewindow.pages.drawing import draw
 from rewindow.quality.outcome import CheckOutcome, OutputVerdict, name_windows
 from rewindow.recovery import Plan
-from rewindow.windows import WindowRange, to_datetime
+from rewindow.windows import WindowRange
 
 STRIP_MAX = 560
 ROWS_MAX = 200
@@ -99,7 +99,15 @@ def output_page(plan: Plan, verdict: OutputVerdict, checked_at: datetime) -> str
         stripes=min(STRIP_MAX, len(levels)),
         bars=_bars(plan.first, levels),
         key=_KEY,
-        checks=_checks(plan, verdict),
+        checks=sorted(
+            verdict.checks,
+            key=lambda check: (
+                not check.blocks,
+                check.status != "failed",
+                check.status == "passed",
+            ),
+        ),
+        outcome=_outcome,
         name_windows=name_windows,
         stretches=stretches,
         columns=_shown_columns(stretches),
@@ -114,7 +122,8 @@ def _failing(windows: WindowRange, verdict: OutputVerdict) -> npt.NDArray[np.boo
     failing = np.zeros((len(checks), len(windows)), dtype=bool)
     for row, check in zip(failing, checks, strict=True):
         for part in check.failing:
-            row[part.first - windows.first : part.last - windows.first + 1] = True
+            start = part.first - windows.first
+            row[start : start + len(part)] = True
     return failing
 
 
@@ -153,7 +162,8 @@ def _bars(first: int, levels: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
                     "width": position - start,
                     "kind": _KEY[worst[start]][0],
                     "windows": WindowRange(
-                        first + int(edges[start]), first + int(edges[position]) - 1
+                        first + int(edges[start]),
+                        first + int(edges[position]) - 1,
                     ),
                 }
             )
@@ -161,29 +171,8 @@ def _bars(first: int, levels: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
     return bars
 
 
-def _checks(
-    plan: Plan,
-    verdict: OutputVerdict,
-) -> list[tuple[CheckOutcome, tuple[str, str], datetime | None]]:
-    """Returns the checks, the worst first.
-
-    Each has its outcome as a word and a kind, and the time of its first failure.
-    """
-    order = sorted(
-        verdict.checks,
-        key=lambda check: (not check.blocks, check.status != "failed", check.status == "passed"),
-    )
-    return [
-        (
-            check,
-            _outcome(check),
-            to_datetime(plan.grid.start_us(check.failing[0].first)) if check.failing else None,
-        )
-        for check in order
-    ]
-
-
 def _outcome(check: CheckOutcome) -> tuple[str, str]:
+    """Returns the outcome of a check as a word, and its kind."""
     if check.status == "failed" and not check.blocks:
         return check.severity, "warning" if check.severity == "warning" else "nothing"
     return {
@@ -204,19 +193,20 @@ def _stretches(
     """
     checks = (*verdict.failed, *verdict.warnings)
     # A stretch starts wherever the set of failing checks differs from that of the window before.
-    changed = np.flatnonzero((failing[:, 1:] != failing[:, :-1]).any(axis=0)) + 1
+    differs = failing[:, 1:] != failing[:, :-1]
+    changed = np.flatnonzero(differs.any(axis=0)) + 1
     starts = np.concatenate([[0], changed])
     ends = np.concatenate([changed, [failing.shape[1]]])
     listed = failing[:, starts].any(axis=0)
     stretches = []
-    for start, end in zip(
-        starts[listed][:ROWS_MAX].tolist(), ends[listed][:ROWS_MAX].tolist(), strict=True
-    ):
+    spans = np.stack([starts, ends], axis=1)[listed]
+    for start, end in spans[:ROWS_MAX].tolist():
         part = verdict.table.slice(start, end - start)
         findings = []
         for index in np.flatnonzero(failing[:, start]).tolist():
             check = checks[index]
-            findings.append((check, _extents(part, check.column.split(" and "))))
+            columns = check.column.split(" and ")
+            findings.append((check, _extents(part, columns)))
         stretches.append(
             {
                 "windows": WindowRange(first + start, first + end - 1),

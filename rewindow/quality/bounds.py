@@ -36,8 +36,13 @@ def bounds_of(type_: str, kwargs: Mapping[str, Any]) -> Bounds:
     if type_ == "expect_column_values_to_be_in_set":
         values = kwargs["value_set"]
         text = " or ".join(map(describe_value, values))
-        are_numbers = values and all(isinstance(value, int | float) for value in values)
-        return Bounds(text, min(values), max(values)) if are_numbers else Bounds(text)
+        if all(isinstance(value, int | float) for value in values):
+            return Bounds(
+                text,
+                min(values, default=-inf),
+                max(values, default=inf),
+            )
+        return Bounds(text)
     if type_ == "expect_column_pair_values_to_be_equal":
         return Bounds("equal values")
     if type_ != "expect_column_values_to_be_between":
