@@ -11,13 +11,14 @@ from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, JobScreen, ReplayId, out, print_json, print_rows
 from rewindow.errors import InputError
 from rewindow.launcher import verbs
+from rewindow.ledger import Ledger
 from rewindow.publication.actions import PublicationAction
 from rewindow.publication.objections import flaw_line
 from rewindow.publication.preview import PublicationPreview
 from rewindow.publication.publish import expected_publication
 from rewindow.publication.result import PublicationResult
 from rewindow.sequences import quantity
-from rewindow.windows import describe_seconds
+from rewindow.windows import WindowRange, describe_seconds
 
 LeaveOutDamaged = Annotated[
     bool,
@@ -134,17 +135,20 @@ def show_expected(expected: PublicationPreview | PublicationResult, as_json: boo
         )
     if as_json:
         return print_json({"expected": expected.to_json()})
-    windows = f"{quantity(expected.windows, 'window')} [{expected.first}, {expected.last}]"
+    row = Ledger.open(load_project().ledger_url).replays.get(expected.replay_id)
+    count = quantity(expected.windows, "window")
+    windows = row.describe(WindowRange(expected.first, expected.last))
     done = "published" if expected.kind == PublicationAction.PUBLISH else "undone"
     out.print(
         escape(
-            f"{expected.replay_id} would be {done}: {windows}, about "
+            f"{expected.replay_id} would be {done}: {count} {windows}, about "
             f"{describe_seconds(expected.seconds)}"
         )
     )
     for part in expected.shows:
         shown = f"the rows that replay {part.replay} published" if part.replay else "no rows"
-        out.print(escape(f"windows [{part.first}, {part.last}] would show {shown}"))
+        windows = row.describe(WindowRange(part.first, part.last))
+        out.print(escape(f"windows {windows} would show {shown}"))
     columns = (
         "table",
         "way",

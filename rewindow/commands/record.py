@@ -17,6 +17,7 @@ from rewindow.lineage.dependents import readers, readers_of_end
 from rewindow.recording.inventory import (
     check_unchanged,
     check_unneeded,
+    find_stream,
     late_windows,
     list_streams,
 )
@@ -161,8 +162,12 @@ def _show_reopening(config: Config, name: str) -> None:
             f'stream "{name}" has no late tuples of sealed windows in quarantine',
             hint=f"Record the new tuples of its source first: rewindow record {name}",
         )
+    grid = find_stream(config, name).grid
     for windows, count in late[:SHOWN]:
-        err.print(f"windows {windows}: {quantity(count, 'late tuple')}, sealed again", markup=False)
+        err.print(
+            f"windows {grid.describe(windows)}: {quantity(count, 'late tuple')}, sealed again",
+            markup=False,
+        )
     if len(late) > SHOWN:
         err.print(f"... and {len(late) - SHOWN:,} more ranges of windows")
     ledger = Ledger.open(config.ledger_url)

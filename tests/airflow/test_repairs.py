@@ -101,7 +101,7 @@ def test_repair_dry_run_logs_the_command_and_changes_nothing(
     before = Ledger.open(config.ledger_url).replays.newest()
     assert [one["first"] for one in operator.execute(context)["replays"]] == [105]
     assert told[-5:-1] == [
-        "to be replayed: app, windows [105, 105], 1970-01-05T09:00:00Z to 1970-01-05T10:00:00Z",
+        "to be replayed: app, windows [105, 105] (1970-01-05T09:00:00Z to 1970-01-05T10:00:00Z)",
         "    windows of flights that have changed since replay one read it: 1",
         "    in a shell: rewindow replay app --first 105 --last 105",
         "Nothing was changed\n"
@@ -212,7 +212,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
 def test_question_lists_the_windows_to_repair_with_their_times(asking: Any) -> None:
     _, _, asked = asking
     assert asked["options"] == ["Approve", "Reject"]
-    line = "to be replayed: app, windows [105, 105], 1970-01-05T09:00:00Z to 1970-01-05T10:00:00Z"
+    line = "to be replayed: app, windows [105, 105] (1970-01-05T09:00:00Z to 1970-01-05T10:00:00Z)"
     assert line in asked["body"]
 
 

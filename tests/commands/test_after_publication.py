@@ -20,7 +20,7 @@ from rewindow.processes.identity import pid_place, process_identity
 from rewindow.publication.publish import publish as begin
 from rewindow.publication.steps import PublishStep
 from rewindow.settings.config import Config
-from rewindow.windows import WindowRange
+from rewindow.windows import Grid, WindowRange
 from tests.commands.conftest import Command
 from tests.publication.staging import simple, stage_lossy
 
@@ -48,7 +48,7 @@ def test_publish_dry_run_shows_the_effect_and_changes_nothing(
     code, text, errors = command("publish", "first", "--dry-run")
     assert code == 0, errors
     assert (
-        "first would be published: 10 windows [100, 109], about" in text
+        "first would be published: 10 windows [100, 109] (1970-01-05T04:00:00Z to" in text
         and "app.ranks" in text
         and "links" in text
     )
@@ -73,8 +73,10 @@ def test_undo_dry_run_shows_the_effect_and_changes_nothing(
     publish(command, "first", "part")
     code, text, errors = command("undo", "part", "--dry-run")
     assert code == 0, errors
-    assert "part would be undone: 3 windows [105, 107], about" in text and "app.ranks" in text
-    assert "windows [105, 107] would show the rows that replay first published" in text
+    times = "(1970-01-05T09:00:00Z to 1970-01-05T12:00:00Z)"
+    assert f"part would be undone: 3 windows [105, 107] {times}, about" in text
+    assert "app.ranks" in text
+    assert f"windows [105, 107] {times} would show the rows that replay first published" in text
     assert len(Ledger.open(config.ledger_url).publications.newest()) == 2
     told = json.loads(command("undo", "part", "--dry-run", "--json")[1])["expected"]
     assert (told["kind"], told["shows"]) == (
@@ -422,5 +424,9 @@ def test_all_objections_accepted_by_a_publication_are_stored_and_shown(
     (act,) = json.loads(command("status", "lossy", "--json")[1])["publications"]
     assert (act["accepted"], act["overrides"]) == ("known outage", accepted)
     assert f"publication 2 accepted: {accepted[1]} (known outage)" in command("status", "lossy")[1]
-    page = draw("publications.html", acts=_acts(read_acts(config, "app", WindowRange(100, 109))))
+    page = draw(
+        "publications.html",
+        acts=_acts(read_acts(config, "app", WindowRange(100, 109))),
+        page={"grid": Grid(3_600_000)},
+    )
     assert "lost: ranks, 2 windows: [105, 106]" in page and "Reason: known outage" in page

@@ -52,7 +52,8 @@ def test_record_reopens_windows_only_after_confirmation(
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     code, _, errors = run("record", "events", "--reopen")
     assert code == 1
-    assert f"windows [{FIRST + 1}, {FIRST + 2}]: 3 late tuples, sealed again" in errors
+    assert f"windows [{FIRST + 1}, {FIRST + 2}] (" in errors
+    assert "): 3 late tuples, sealed again" in errors
     assert 'read the old seal and will become stale: replay "one"' in errors
     assert not list(project.config.state.glob("outcomes/record-*"))
 
