@@ -252,8 +252,11 @@ class Replays(LedgerPart):
     def named(self, ids: Iterable[str]) -> dict[str, Replay]:
         """Returns the replays with the given ids, by id. Unknown ids are left out."""
         query = select(*_COLUMNS).where(replays.c.replay_id.in_(list(ids)))
+        found = {}
         with self.reading() as connection:
-            return {row.replay_id: to_replay(row) for row in connection.execute(query)}
+            for row in connection.execute(query):
+                found[row.replay_id] = to_replay(row)
+        return found
 
     def ids(self, prefix: str) -> list[str]:
         """Returns the ids that start with a prefix."""

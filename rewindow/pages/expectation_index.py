@@ -60,7 +60,10 @@ def write_index(config: Config) -> Location:
 def draw_index(config: Config, ledger: Ledger) -> str:
     """Returns the page for the newest runs as HTML."""
     found = runs(config, READ_RUNS)
-    replays = ledger.replays.named([run.replay_id for run in found])
+    ids = set()
+    for run in found:
+        ids.add(run.replay_id)
+    replays = ledger.replays.named(ids)
     return index_html(found, replays, index_page(config).parent, datetime.now(UTC))
 
 
