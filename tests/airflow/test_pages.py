@@ -620,10 +620,11 @@ def test_certificate_is_computed_on_request_and_not_stored(client: Any, config: 
 
 
 def test_overview_lists_only_replays_that_the_user_may_see(client: Any, of_a_team: Config) -> None:
-    seen = {
-        role: re.findall(r"replays/(r-\d)/page", page_of(client, "overview", role=role))
-        for role in ("VIEWER", "ADMIN")
-    }
+    seen = {}
+    for role in ("VIEWER", "ADMIN"):
+        # The strips above link to replays, too, if another test has recorded a stream.
+        replays_below = page_of(client, "overview", role=role).partition('id="replays"')[2]
+        seen[role] = re.findall(r"replays/(r-\d)/page", replays_below)
     assert seen == {"VIEWER": ["r-7", "r-6"], "ADMIN": ["r-7", "r-6", "r-5"]}
 
 
