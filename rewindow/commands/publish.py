@@ -135,9 +135,11 @@ def show_expected(expected: PublicationPreview | PublicationResult, as_json: boo
         )
     if as_json:
         return print_json({"expected": expected.to_json()})
-    row = Ledger.open(load_project().ledger_url).replays.get(expected.replay_id)
+    ledger = Ledger.open(load_project().ledger_url)
+    row = ledger.replays.get(expected.replay_id)
     count = quantity(expected.windows, "window")
-    windows = row.describe(WindowRange(expected.first, expected.last))
+    window_range = WindowRange(expected.first, expected.last)
+    windows = row.describe(window_range)
     done = "published" if expected.kind == PublicationAction.PUBLISH else "undone"
     out.print(
         escape(

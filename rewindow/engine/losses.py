@@ -119,7 +119,11 @@ def _add_skip(
         )
     for name, dropped in skip.dropped.items():
         if dropped.rows.num_rows:
-            where = plan.grid.describe(WindowRange(int(dropped.ids[0]), int(dropped.ids[-1])))
+            windows = WindowRange(
+                int(dropped.ids[0]),
+                int(dropped.ids[-1]),
+            )
+            where = plan.grid.describe(windows)
             logger.info(
                 f"{name} dropped {dropped.tuples:,} tuples of windows {where} that waited in its "
                 "state"
