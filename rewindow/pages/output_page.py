@@ -87,7 +87,7 @@ def output_page(plan: Plan, verdict: OutputVerdict, checked_at: datetime) -> str
     # Failures are written after warnings, so that they win if a window has both.
     levels[failing.any(axis=0)] = WARN
     levels[failing[: len(verdict.failed)].any(axis=0)] = BAD
-    stretches, count = _stretches(plan.first, verdict, failing)
+    stretches = _stretches(plan.first, verdict, failing)
     return draw(
         "output.html",
         title=f"{plan.application}.{verdict.output}: {verdict.verdict}",
@@ -111,7 +111,7 @@ def output_page(plan: Plan, verdict: OutputVerdict, checked_at: datetime) -> str
         name_windows=name_windows,
         stretches=stretches,
         columns=_shown_columns(stretches),
-        count=count,
+        rows_max=ROWS_MAX,
         sections=nh3.clean("\n".join(verdict.sections), tags=_TAGS, attributes=_ATTRIBUTES),
     )
 
@@ -187,10 +187,8 @@ def _stretches(
     first: int,
     verdict: OutputVerdict,
     failing: npt.NDArray[np.bool_],
-) -> tuple[list[dict[str, Any]], int]:
-    """Returns the first stretches of windows in which the same checks fail, and the number of all
-    stretches.
-    """
+) -> list[dict[str, Any]]:
+    """Returns the first stretches of windows in which the same checks fail."""
     checks = (*verdict.failed, *verdict.warnings)
     # A stretch starts wherever the set of failing checks differs from that of the window before.
     differs = failing[:, 1:] != failing[:, :-1]
@@ -214,7 +212,7 @@ def _stretches(
                 "counts": _extents(part, _COUNTS),
             }
         )
-    return stretches, int(listed.sum())
+    return stretches
 
 
 def _extents(part: pa.Table, columns: Iterable[str]) -> dict[str, tuple[Any, Any]]:
