@@ -487,7 +487,8 @@ def _live_parts(folder: Location, ledger: Ledger, replay_id: str, notice: str) -
         links["Data Docs"] = f"{here}/docs"
     if row.state not in RUNNABLE:
         links["Certificate"] = f"{here}/certificate"
-    for output in row.plan.get("outputs", ()):
+    outputs = row.plan.get("outputs", ()) if row.state is ReplayState.PUBLISHED else ()
+    for output in outputs:
         name = data_name(row.application, output["name"])
         links[f"Trend of {output['name']}"] = f"../../trends/{quote(name)}"
     actions = actions_on_replay(ledger, row)

@@ -537,6 +537,7 @@ def test_page_of_all_checks_shows_the_current_state_of_replays(
 def test_trend_of_an_output_is_shown_for_a_range_of_time(client: Any, config: Config) -> None:
     simple(config, "r-1", 100, 124, publishable=True)
     page_of(client, "trends/app.ranks", 404)
+    assert "trends/" not in page_of(client, "replays/r-1/page")
     publish(config, "r-1")
     page = page_of(client, "trends/app.ranks")
     assert "publication 1 of r-1" in page
