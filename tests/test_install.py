@@ -13,7 +13,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -63,6 +65,7 @@ class Clicks(FrameOperator):
 app = Application("clicks_by_page", window="1 hour")
 app.output("out", app.add("clicks", Clicks(), clicks=app.input("clicks")), key=["page"])
 '''
+OPENLINEAGE = "apache-airflow-providers-openlineage==2.20.3"
 Run = Callable[..., str]
 
 
@@ -139,12 +142,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("installed")
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
 
-    def run(*command: str) -> str:
+    def run(*command: str, **environment: str) -> str:
         program = folder / "venv" / "bin" / command[0]
         done = subprocess.run(
             [program, *command[1:]],
             cwd=folder,
-            env=_environment(folder),
+            env=_environment(folder) | environment,
             capture_output=True,
             text=True,
             timeout=1200,
@@ -155,16 +158,43 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         )
         return done.stdout
 
-    asked = f"{_wheel(folder, run)}[airflow]"
+    asked = (f"{_wheel(folder, run)}[airflow]", OPENLINEAGE)
     constraints = _constraints(folder / "constraints.txt")
-    run("python", "-m", "pip", "install", "--quiet", "--constraint", str(constraints), asked)
+    run("python", "-m", "pip", "install", "--quiet", "--constraint", str(constraints), *asked)
     _project(folder)
+    run("rewindow", "record", "clicks")
+    run("airflow", "db", "migrate")
+    run("airflow", "dags", "reserialize")
     return run
+
+
+@pytest.fixture(scope="module")
+def lineage(run: Run) -> list[dict[str, Any]]:
+    """The events that a receiver of OpenLineage gets from a run of the DAG."""
+    events: list[dict[str, Any]] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            events.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(201)
+            self.end_headers()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        run(
+            *("airflow", "dags", "test", "replay_clicks", "2026-03-02"),
+            AIRFLOW__OPENLINEAGE__TRANSPORT=json.dumps({"type": "http", "url": address}),
+            NO_PROXY="127.0.0.1",
+        )
+        server.shutdown()
+    return events
 
 
 @pytest.mark.install
 @pytest.mark.jvm
 @pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("lineage")
 def test_installed_wheel_can_replay_a_recorded_stream(run: Run) -> None:
     def answer(*command: str) -> list[dict[str, Any]]:
         lines = run(
@@ -175,17 +205,34 @@ def test_installed_wheel_can_replay_a_recorded_stream(run: Run) -> None:
         ).splitlines()  # The last one: Airflow's log goes there, too.
         return json.loads(lines[-1])  # type: ignore[no-any-return]
 
-    run("rewindow", "record", "clicks")
-    run("airflow", "db", "migrate")
-    run("airflow", "dags", "reserialize")
     assert [dag["dag_id"] for dag in answer("dags", "list")] == ["replay_clicks"]
     assert "rewindow" in {plugin["name"] for plugin in answer("plugins")}
     assert "rewindow" in {
         provider["package_name"]
         for provider in json.loads(run("airflow", "providers", "list", "-o", "json"))
     }
-    run("airflow", "dags", "test", "replay_clicks", "2026-03-02")  # The interval that ends then.
     [replay] = json.loads(run("rewindow", "list", "--json"))
     assert (replay["state"], replay["application"]) == ("published", "clicks_by_page")
     published = run("python", "-c", "import rewindow; print(rewindow.__file__)")
     assert "site-packages" in published
+
+
+@pytest.mark.install
+@pytest.mark.jvm
+@pytest.mark.timeout(1800)
+def test_openlineage_receives_the_streams_of_a_publication(lineage: list[dict[str, Any]]) -> None:
+    [published] = [
+        event
+        for event in lineage
+        if event["job"]["name"] == "replay_clicks.publish_windows"
+        and event["eventType"] == "COMPLETE"
+    ]
+    streams = {}
+    for side in ("inputs", "outputs"):
+        streams[side] = [
+            (dataset["namespace"], Path(dataset["name"]).name) for dataset in published[side]
+        ]
+    assert streams == {
+        "inputs": [("file", "clicks")],
+        "outputs": [("file", "clicks_by_page.out")],
+    }

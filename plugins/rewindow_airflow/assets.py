@@ -47,6 +47,14 @@ def stream_asset(stream: str) -> Asset:
     return Asset(name=stream, uri=f"rewindow://streams/{stream}")
 
 
+def input_assets(config: Config, replay_id: str) -> list[Asset]:
+    """Returns the assets of the recorded streams that a replay has read."""
+    from rewindow.ledger import Ledger
+
+    plan = Ledger.open(config.ledger_url).replays.get(replay_id).read_plan()
+    return [stream_asset(entry.stream) for entry in plan.recorded]
+
+
 def tell_recorded(context: Context, stream: str, facts: Mapping[str, Any]) -> None:
     """Adds the sealed windows and counts to the asset event of a recorded stream."""
     names = (

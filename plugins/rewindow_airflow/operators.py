@@ -17,7 +17,12 @@ from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipExcept
 
 from rewindow.errors import LedgerError, OverlapError
 from rewindow_airflow.approval import accepted_in
-from rewindow_airflow.assets import emit_publications, stream_asset, tell_recorded
+from rewindow_airflow.assets import (
+    emit_publications,
+    input_assets,
+    stream_asset,
+    tell_recorded,
+)
 from rewindow_airflow.attempts import BEGINNINGS, settings_for
 from rewindow_airflow.containers import wait_for_upstream
 from rewindow_airflow.failures import (
@@ -195,6 +200,8 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
             tell_recorded(context, name, facts)
         if self.job == "publish":
             emit_publications(context, config)
+            # OpenLineage reads the inlets when the task ends.
+            self.inlets.extend(input_assets(config, name))
 
     def on_kill(self) -> None:
         """Ends the job and everything that it has started.

@@ -20,4 +20,12 @@ def get_provider_info() -> dict[str, Any]:
         "description": "Replays recorded streams from Delta tables by window id, and "
         "verifies the output.",
         "versions": [VERSION],
+        "asset-uris": [
+            {
+                "schemes": ["rewindow"],
+                # Without this key, Airflow ignores the scheme and its converter.
+                "handler": None,
+                "to_openlineage_converter": "rewindow_airflow.lineage.to_dataset",
+            }
+        ],
     }
