@@ -59,6 +59,8 @@ class PlanStepsOperator(BaseOperator):
         with mapped_errors():
             config = Config.load()
             request = replace(form_request(config, context), replay_id=prefix)
+            # The plans of the steps name this run: users who may read its DAG may read them.
+            of_run = ["--run", f"{run.dag_id}/{run.run_id}"]
             plan_range = partial(
                 plan_steps,
                 config,
@@ -78,7 +80,7 @@ class PlanStepsOperator(BaseOperator):
                 "needs_previous": steps.has_state and number > 0,
                 "command": [
                     *("replay", one.application, "--id", prefix, "--step", params["step"]),
-                    *("--first", str(one.first), "--last", str(one.last), *one.options()),
+                    *("--first", str(one.first), "--last", str(one.last), *of_run, *one.options()),
                     *(["--publish"] if publish else []),
                 ],
             }

@@ -69,6 +69,9 @@ def replay(
     crash: Annotated[
         str | None, typer.Option(help="Drill: kill the job at STEP:GROUP@ATTEMPT.", hidden=True)
     ] = None,
+    run: Annotated[
+        str, typer.Option(help="With --step: run of Airflow, as DAG/RUN.", hidden=True)
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Replay a range of windows into staged tables. Readers do not see the output before `rewindow
@@ -100,7 +103,8 @@ def replay(
                 return say_nothing_to_replay(application, as_json=as_json)
             options = rest
         if step is not None:
-            request = ReplayRequest(application, **options)
+            dag, _, run_id = run.partition("/")
+            request = ReplayRequest(application, **options | {"dag": dag}, run=run_id)
             steps = plan_steps(config, request, step, newest_first=newest_first, publish=publish)
             results = run_steps(config, steps, publish=publish, listener=JobScreen())
             return _show_steps(results, as_json=as_json)

@@ -156,6 +156,7 @@ def test_backfill_publishes_every_step_and_a_clear_repeats_none(
     assert [row.state.value for row in rows] == ["published"] * 3
     plans = sorted((row.read_plan() for row in rows), key=lambda plan: plan.first)
     assert [plan.start.source for plan in plans] == ["initial", "published", "published"]
+    assert {(plan.dag, plan.run) for plan in plans} == {(run.dag_id, run.run_id)}
     # A clear runs the same commands again.
     words = ["replay", "clicks_by_page", "--id", plans[0].replay_id.rsplit("-", 2)[0]]
     with pytest.raises(SystemExit) as end:
