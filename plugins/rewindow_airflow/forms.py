@@ -144,6 +144,7 @@ def replay_params(
             section=_HOW,
         ),
         "group_windows": _group_windows(),
+        "cores_max": _cores_max(),
         "checkpoint_windows": _number(
             "Windows between two checkpoints",
             _HOW,
@@ -268,6 +269,7 @@ def daily_params(names: list[str], default: str | None = None) -> dict[str, Para
         ),
         "allow_affected": _affected(),
         "group_windows": _group_windows(),
+        "cores_max": _cores_max(),
     }
 
 
@@ -303,6 +305,7 @@ def parse_form(
         "last": params["last_window"],
         "mode": params["mode"],
         "group_windows": params["group_windows"],
+        "cores_max": params.get("cores_max"),
         "checkpoint_windows": params["checkpoint_windows"],
         "properties": parse_properties(params["properties"] or ""),
         "allow_missing": params["allow_missing"],
@@ -442,6 +445,11 @@ def reason(description: str) -> Param:
 
 def _group_windows() -> Param:
     return _number("Windows in a commit group", _HOW, description="Empty: sized by time.")
+
+
+def _cores_max() -> Param:
+    description = "Largest number of cores that Spark uses. Empty: as in rewindow.toml."
+    return _number("Cores", _HOW, description=description)
 
 
 def _number(

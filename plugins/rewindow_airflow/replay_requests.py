@@ -197,6 +197,7 @@ def _request(
         last=windows.last,
         mode=params["mode"],
         group_windows=params["group_windows"],
+        cores_max=params.get("cores_max"),
         initial_state=params["initial_state"]
         and not has_state_before(config, application, windows.first),
         allow_affected=params["allow_affected"],
@@ -333,7 +334,7 @@ def reject_other_options(plan: Plan, conf: Mapping[str, Any]) -> None:
     """
     if conf.get("properties"):
         _refuse_other_properties(plan, conf["properties"])
-    for name in ("application", "mode", "group_windows", "checkpoint_windows"):
+    for name in ("application", "mode", "group_windows", "cores_max", "checkpoint_windows"):
         wish = conf.get(name)
         if wish is None:
             continue

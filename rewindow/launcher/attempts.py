@@ -187,6 +187,7 @@ def begin_attempt(
             name=f"rewindow {plan.replay_id}",
             needed=plan.mode.spark_settings,
             quick=plan.input_tuples < QUICK_TUPLES,
+            cores_max=plan.cores_max or config.replay.cores_max,
         )
     environment = job_environment(config, check_crash(crash) if crash else None)
     last = ledger.attempts.last(plan.replay_id)
@@ -315,11 +316,12 @@ def submit_command(
     name: str,
     needed: Mapping[str, str] = {},
     quick: bool = False,
+    cores_max: int | None = None,
 ) -> list[str]:
     """Returns the spark-submit command line of a job."""
     check_limits(config.spark.driver_memory)
     make_scratch(config)
-    settings = spark_settings(config, needed=needed, quick=quick)
+    settings = spark_settings(config, needed=needed, quick=quick, cores_max=cores_max)
     master = settings.pop("spark.master")
     command = [str(spark_submit()), "--master", master, "--name", name]
     command += properties_arguments(write_properties(config, settings))

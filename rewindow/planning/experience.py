@@ -33,6 +33,7 @@ class Experience:
         start_seconds: the shortest time from the start of an attempt to the start of its first
             group.
         last_at: when the newest of the groups was committed.
+        cores_max: the limit of the newest replay's cores; None without a limit in its request.
         containers: name and operators of a container to the seconds of a window in it, from the
             newest replay that has computed it.
     """
@@ -43,6 +44,7 @@ class Experience:
     seconds: float
     start_seconds: float
     last_at: datetime
+    cores_max: int | None = None
     containers: Mapping[tuple[str, ...], float] = field(default_factory=dict)
 
     def predict(self, windows: int, tuples: int | None = None) -> float:
@@ -107,6 +109,7 @@ def experience_of(ledger: Ledger, application: str) -> Experience | None:
         seconds=sum(replay.seconds for replay in replays),
         start_seconds=min(starts, default=START_SECONDS),
         last_at=replays[0].last_at,
+        cores_max=ledger.replays.get(replays[0].replay_id).plan.get("cores_max"),
         containers=containers,
     )
 

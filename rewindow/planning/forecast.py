@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from rewindow.application import Mode
 from rewindow.facts.readers import sealed_to
 from rewindow.ledger import Ledger
-from rewindow.planning.experience import experience_of
+from rewindow.planning.experience import Experience, experience_of
 from rewindow.recovery import (
     CheckpointSchedule,
     Plan,
@@ -22,6 +22,7 @@ from rewindow.recovery import (
 )
 from rewindow.sequences import names_of, quantity
 from rewindow.settings.config import Config
+from rewindow.spark.settings import local_threads
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, position
 from rewindow.storage.layout import CHECKPOINTS, FACTS, STARTED, app_id
@@ -147,7 +148,29 @@ def estimate(config: Config, plan: Plan) -> tuple[float | None, str]:
     if experience is None:
         return None, "no earlier replay of this application has committed anything"
     further_starts = max(len(plan.containers) - 1, 0) * experience.start_seconds
-    return experience.predict(windows, plan.input_tuples) + further_starts, str(experience)
+    seconds = experience.predict(windows, plan.input_tuples) + further_starts
+    slower, basis = _with_limit(config, plan, experience)
+    return seconds * slower, f"{experience}{basis}"
+
+
+def _with_limit(config: Config, plan: Plan, experience: Experience) -> tuple[float, str]:
+    """Returns the factor by which a smaller number of cores than that of the earlier replays
+    prolongs a replay, and a text about it.
+
+    The factor assumes that all work is divided among the cores, so the estimate is too long rather
+    than too short.
+    """
+    limit = plan.cores_max or config.replay.cores_max
+    if limit is None:
+        return 1.0, ""
+    threads = local_threads(config.spark.master)
+    if not threads:
+        return 1.0, f"; this does not include the limit of {quantity(limit, 'core')}"
+    cores = min(limit, threads)
+    before = min(experience.cores_max or threads, threads)
+    if cores >= before:
+        return 1.0, ""
+    return before / cores, f"; estimated for {quantity(cores, 'core')} instead of {before}"
 
 
 def costs_of_crashes(config: Config, plan: Plan) -> dict[str, RecoveryTimes]:

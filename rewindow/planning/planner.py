@@ -214,6 +214,8 @@ def _plan(
         raise InputError(
             f"group size of {request.group_windows} windows is out of range, at least 1 is needed"
         )
+    if request.cores_max is not None and request.cores_max < 1:
+        raise InputError(f"cores_max must be at least 1, not {request.cores_max}")
     bound = config.replay.loss_windows_max if losing else None
     if bound and (request.group_windows or 0) > bound:
         raise InputError(
@@ -259,6 +261,7 @@ def _plan(
         verify_inputs=config.replay.verify_inputs
         if request.verify_inputs is None
         else request.verify_inputs,
+        cores_max=request.cores_max,
         warnings=[
             *foreign_files(inputs),
             *app.warnings(),
@@ -583,6 +586,7 @@ def _same(plan: Plan, request: ReplayRequest, hint: str = _OTHER_ID) -> Plan:
         "last": request.last,
         "parameters": request.parameters or None,
         "group_windows": request.group_windows,
+        "cores_max": request.cores_max,
         "checkpoint_windows": request.checkpoint_windows,
     }
     if request.from_time:

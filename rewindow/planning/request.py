@@ -86,6 +86,13 @@ class ReplayRequest:
             "follows every commit group.",
         ),
     )
+    cores_max: int | None = field(
+        default=None,
+        metadata=_option(
+            "Largest number of cores that Spark uses; overrides rewindow.toml, from which every "
+            "attempt reads it otherwise.",
+        ),
+    )
     allow_missing: bool = field(
         default=False,
         metadata=_option(
@@ -205,6 +212,7 @@ class ReplayOptions(TypedDict, total=False):
     parameters: dict[str, str]
     properties: dict[str, Any]
     group_windows: int | None
+    cores_max: int | None
     checkpoint_windows: int | None
     allow_missing: bool
     state_from: str | None

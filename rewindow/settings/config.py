@@ -273,6 +273,10 @@ class ReplayConfig(Section):
     """Number of containers of one replay that may run at the same time, if none of them reads
     another. Each one is a Spark job with a separate driver.
     """
+    cores_max: int | None = Field(default=None, ge=1)
+    """Largest number of cores that Spark uses for a job of a replay, from its next attempt on; by
+    default those of `[spark] master`.
+    """
     quarantine_failing: bool = False
     """Exactly once and at least once: a tuple at which an operator fails goes to the error table
     `OPERATOR.PORT.failed`, at most `errors_max` in a window, and the commit group is computed

@@ -48,6 +48,7 @@ def spark_settings(
     needed: Mapping[str, str] = {},
     quick: bool = False,
     archive: bool = True,
+    cores_max: int | None = None,
 ) -> dict[str, str]:
     """Returns the settings with which every Spark of this project starts.
 
@@ -58,15 +59,20 @@ def spark_settings(
         quick: compile with the JVM's first compiler only: a short job starts sooner, a long one is
             slower.
         archive: use the class archive if it exists (rewindow/spark/archive.py).
+        cores_max: largest number of cores; None for all that the settings allow.
 
     Raises:
         ResourceError: Delta's jars are not in their folder.
         InputError: a setting in rewindow.toml contradicts the recovery mode.
     """
+    given = dict(config.spark.conf)
     settings = _base(config) | _delta(config)
     if threads := local_threads(config.spark.master):
+        threads = min(threads, cores_max or threads)
         settings |= _loopback(config, threads)
-    given = dict(config.spark.conf)
+        settings["spark.master"] = _local_master(config.spark.master, threads)
+    elif cores_max is not None:
+        given |= _cluster_limit(config.spark.master, given, cores_max)
     options = f"{_driver_options(config, quick, archive)} {given.pop(DRIVER_OPTIONS, '')}"
     settings |= given | {DRIVER_OPTIONS: options.strip()}
     _refuse_contradiction(given, needed)
@@ -111,6 +117,45 @@ def local_threads(master: str) -> int:
         return 0
     threads = found["threads"] or "1"
     return (os.cpu_count() or 1) if threads == "*" else int(threads)
+
+
+def _local_master(master: str, threads: int) -> str:
+    """Returns a local master with another number of threads.
+
+    >>> _local_master("local[*, 3]", 2), _local_master("local[2]", 1)
+    ('local[2,3]', 'local[1]')
+    """
+    found = _LOCAL.fullmatch(master)
+    failures = found["failures"] if found else None
+    return f"local[{threads},{failures}]" if failures else f"local[{threads}]"
+
+
+def _cluster_limit(master: str, given: Mapping[str, str], cores_max: int) -> dict[str, str]:
+    """Returns the settings with which an application uses at most a number of cores of a cluster.
+
+    A standalone cluster limits cores. YARN and Kubernetes limit executors, each of which has
+    `spark.executor.cores`, 1 by default.
+
+    Raises:
+        InputError: a single executor has more cores.
+    """
+    per_executor = int(given.get("spark.executor.cores", 1))
+    if per_executor > cores_max:
+        raise InputError(
+            f"cores_max is {cores_max}, but an executor has {per_executor} cores",
+            hint=f"Allow at least {per_executor} cores, or set a smaller spark.executor.cores in "
+            "[spark.conf] of rewindow.toml.",
+        )
+    if master.startswith("spark://"):
+        names: tuple[str, ...] = ("spark.cores.max",)
+        most = cores_max
+    else:
+        names = ("spark.executor.instances", "spark.dynamicAllocation.maxExecutors")
+        most = cores_max // per_executor
+    limits = {}
+    for name in names:
+        limits[name] = str(min(most, int(given.get(name, most))))
+    return limits
 
 
 def scratch_folder(config: Config) -> Path:

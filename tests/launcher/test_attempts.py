@@ -78,6 +78,22 @@ def test_job_uses_the_spark_master_of_its_launcher(
     assert submission.environment["REWINDOW_OUTCOME"] == str(submission.outcome)
 
 
+@pytest.mark.parametrize(("requested", "second"), [(None, "local[2]"), (1, "local[1]")])
+def test_every_attempt_reads_the_limit_of_cores_again_unless_the_request_has_one(
+    project: Project, requested: int | None, second: str
+) -> None:
+    create_replay(project.config, request(replay_id="one", cores_max=requested))
+    spark = project.config.spark.model_copy(update={"master": "local[3]"})
+    masters = []
+    for limit in (None, 2):
+        replay = project.config.replay.model_copy(update={"cores_max": limit})
+        config = project.config.model_copy(update={"spark": spark, "replay": replay})
+        submission = begin_attempt(config, "one")
+        assert submission is not None
+        masters.append(submission.command[submission.command.index("--master") + 1])
+    assert masters == ["local[3]" if requested is None else "local[1]", second]
+
+
 def test_overlapping_replay_is_rejected_with_the_name_of_the_holder(project: Project) -> None:
     for name in ("one", "two"):
         create_replay(project.config, request(replay_id=name))

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import update
 
 from rewindow.commands.plan import show
+from rewindow.errors import InputError
 from rewindow.ledger import AttemptEnd, Ledger, PortCount
 from rewindow.ledger.models import attempts
 from rewindow.planning import draft_plan
@@ -100,6 +101,17 @@ def test_estimate_from_a_single_group_is_proportional_to_the_windows(project: Pr
         f"from 1 replay: {WINDOWS} windows and {2 * WINDOWS} tuples in 60 s"
     )
     assert "the last one, " in draft.basis
+
+
+def test_estimate_with_fewer_cores_is_longer_than_the_measured_time(project: Project) -> None:
+    run(project, "one", [[(5, 10.0), (10, 10.0)]])
+    whole = draft_plan(project.config, request())
+    limited = draft_plan(project.config, request(cores_max=1))
+    assert whole.seconds is not None
+    assert limited.seconds == 2 * whole.seconds
+    assert limited.basis.endswith("; estimated for 1 core instead of 2")
+    with pytest.raises(InputError, match="cores_max must be at least 1, not 0"):
+        draft_plan(project.config, request(cores_max=0))
 
 
 def test_estimate_sums_over_replays_and_ignores_the_first_group_after_a_crash(

@@ -36,6 +36,7 @@ def test_plan_command_contains_exactly_the_given_options(project: Project) -> No
         "mode": "at_least_once",
         "checkpoint_windows": 5,
         "group_windows": 2,
+        "cores_max": 1,
         "initial_state": True,
         "reason": "a bug",
         "allow_missing": True,
@@ -45,5 +46,6 @@ def test_plan_command_contains_exactly_the_given_options(project: Project) -> No
     assert plan.command == (
         f"rewindow replay totals --first {FIRST} --last {LAST} --mode at_least_once "
         "--group-windows 2 "
-        "--checkpoint-windows 5 --allow-missing --initial-state --no-verify-inputs --reason 'a bug'"
+        "--checkpoint-windows 5 --cores-max 1 --allow-missing --initial-state "
+        "--no-verify-inputs --reason 'a bug'"
     )

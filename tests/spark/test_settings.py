@@ -61,6 +61,47 @@ def test_cluster_settings_keep_the_driver_reachable(config: Config) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("master", "cores_max", "limited", "partitions"),
+    [
+        ("local[4]", 3, "local[3]", "6"),
+        ("local[4, 2]", 1, "local[1,2]", "2"),
+        ("local[2]", 8, "local[2]", "4"),
+    ],
+)
+def test_cores_max_limits_the_threads_of_a_local_master(
+    config: Config, master: str, cores_max: int, limited: str, partitions: str
+) -> None:
+    settings = spark_settings(with_spark(config, master=master), cores_max=cores_max)
+    assert settings["spark.master"] == limited
+    assert settings["spark.sql.shuffle.partitions"] == partitions
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "limits"),
+    [
+        ("spark://host:7077", {}, {"spark.cores.max": "6"}),
+        ("spark://host:7077", {"spark.cores.max": "4"}, {"spark.cores.max": "4"}),
+        (
+            "yarn",
+            {"spark.executor.cores": "4", "spark.executor.instances": "5"},
+            {"spark.executor.instances": "1", "spark.dynamicAllocation.maxExecutors": "1"},
+        ),
+    ],
+)
+def test_cores_max_limits_the_cores_on_a_cluster(
+    config: Config, master: str, conf: dict[str, str], limits: dict[str, str]
+) -> None:
+    settings = spark_settings(with_spark(config, master=master, conf=conf), cores_max=6)
+    assert settings.items() >= limits.items()
+
+
+def test_cores_max_below_the_cores_of_an_executor_raises_an_error(config: Config) -> None:
+    large = with_spark(config, master="spark://host:7077", conf={"spark.executor.cores": "4"})
+    with pytest.raises(InputError, match="an executor has 4 cores"):
+        spark_settings(large, cores_max=2)
+
+
 def test_spark_conf_overrides_defaults_and_extends_driver_options(config: Config) -> None:
     given = {"spark.sql.shuffle.partitions": "7", DRIVER_OPTIONS: "-Xss8m"}
     settings = spark_settings(with_spark(config, conf=given))
