@@ -16,6 +16,7 @@
     ├── GateError              the quality gate did not pass, or checked nothing
     ├── ResourceError          no Java, no disk space, a port in use (retryable)
     └── Interrupted            ctrl-C; everything up to a group's end is kept and can be resumed
+        └── RestartRequested   a user wants a new attempt with other settings (retryable)
 
 Bugs remain assertions and are never caught.
 
@@ -162,3 +163,10 @@ class Interrupted(RewindowError):
     """The user stopped the replay at the end of a group; it can be resumed."""
 
     exit_code = 130
+
+
+class RestartRequested(Interrupted):
+    """A user asked for a new attempt; the attempt ended at the end of a group."""
+
+    retryable = True
+    exit_code = 75

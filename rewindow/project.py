@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rewindow.inspection.replay_status import list_replays, replay_status
     from rewindow.inspection.window_life import window_life
     from rewindow.launcher import verbs
-    from rewindow.planning.changing import set_property
+    from rewindow.planning.changing import limit_cores, set_property
     from rewindow.planning.unpublished import unpublished
     from rewindow.planning.validation import validate
     from rewindow.playback import play
@@ -109,6 +109,7 @@ class Project:
         replay = VerbMethod(verbs.replay)
         resume = VerbMethod(verbs.resume)
         set_property = VerbMethod(set_property)
+        limit_cores = VerbMethod(limit_cores)
         status = VerbMethod(replay_status)
         streams = VerbMethod(list_streams)
         undo = VerbMethod(verbs.undo)
@@ -146,6 +147,7 @@ VERBS = {
     "replay": "launcher.verbs:replay",
     "resume": "launcher.verbs:resume",
     "set_property": "planning.changing:set_property",
+    "limit_cores": "planning.changing:limit_cores",
     "status": "inspection.replay_status:replay_status",
     "streams": "recording.inventory:list_streams",
     "undo": "launcher.verbs:undo",

@@ -153,6 +153,9 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
                 "Airflow has stopped this task; the same try resumes when Airflow is running again"
             )
             raise AirflowRescheduleException(datetime.now(UTC) + GO_ON_WAIT)
+        if outcome.facts.get("kind") == "RestartRequested":
+            self.log.info("%s: starting the next attempt", outcome.message)
+            raise AirflowRescheduleException(datetime.now(UTC) + GO_ON_WAIT)
         if outcome.exit_code != DONE:
             if not outcome.error:
                 self.log.error(

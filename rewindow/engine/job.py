@@ -16,7 +16,13 @@ from rewindow.engine.computation import PlannedAttempt
 from rewindow.engine.progress import Progress
 from rewindow.engine.spark_engine import spark_attempt
 from rewindow.engine.watchdog import Watchdog
-from rewindow.errors import FencedError, Interrupted, ResourceError, RewindowError
+from rewindow.errors import (
+    FencedError,
+    Interrupted,
+    ResourceError,
+    RestartRequested,
+    RewindowError,
+)
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.ledger.facts_index import segments_of
 from rewindow.loading.catalog import check_code, load_planned
@@ -63,6 +69,8 @@ def replay(replay_id: str, epoch: int) -> dict[str, Any]:
             AttemptEnd.INTERRUPTED,
             str(error).split("\n")[0] or "stopped by the user",
         )
+        if isinstance(error, Interrupted) and _is_outdated(ledger, replay_id, epoch):
+            raise RestartRequested(f"{error.primary} for a new attempt") from error
         raise
     except Exception as error:
         ledger.attempts.end(replay_id, epoch, *how_it_ended(error, launcher))
@@ -157,6 +165,11 @@ def _assemble(
     return {"replay": plan.replay_id, "epoch": epoch, "windows": windows, "pid": os.getpid()}
 
 
+def _is_outdated(ledger: Ledger, replay_id: str, epoch: int) -> bool:
+    """Returns whether a user has changed settings of the replay and asked for a new attempt."""
+    return ledger.replays.get(replay_id).read_plan().restart_epoch == epoch
+
+
 def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str, Any]:
     plan = ledger.replays.get(replay_id).read_plan()
     loaded = load_planned(config, plan)
@@ -178,6 +191,7 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
                 config,
                 f"rewindow {replay_id}",
                 extra_conf=plan.mode.spark_settings,
+                cores_max=plan.cores_max or config.replay.cores_max,
             ).result()
         send_code(spark, config, loaded.files)
         if any(isinstance(node.operator, TupleOperator) for node in loaded.app.nodes.values()):
@@ -213,7 +227,7 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
         measures=measures,
         file_bytes=config.replay.file_bytes,
         tell=report,
-        stop=stop,
+        stop=lambda: stop() or _is_outdated(ledger, replay_id, epoch),
     )
     try:
         attempt.run()

@@ -386,6 +386,24 @@ class Replays(LedgerPart):
                 update(replays).where(replays.c.replay_id == replay_id).values(plan=plan)
             )
 
+    def limit_cores(self, replay_id: str, cores_max: int, *, restart: bool) -> None:
+        """Changes the limit of cores for the next attempts of a replay and its containers.
+
+        Args:
+            replay_id: the whole replay.
+            cores_max: the new limit.
+            restart: whether attempts that run now end at the end of their commit group.
+        """
+        for row in (self.get(replay_id), *self.containers(replay_id)):
+            with self.serialised() as connection:
+                current = read_replay(connection, row.replay_id)
+                plan = {**current.plan, "cores_max": cores_max}
+                if restart:
+                    plan["restart_epoch"] = current.epoch
+                connection.execute(
+                    update(replays).where(replays.c.replay_id == row.replay_id).values(plan=plan)
+                )
+
     def hold_epoch(self, connection: Connection, replay_id: str, epoch: int) -> None:
         """Locks a replay's row for a write by an attempt, on condition that the attempt's epoch is
         the newest.

@@ -32,6 +32,28 @@ def change_log(config: Config, plan: Plan) -> ChangeLog:
     return ChangeLog(root, changes)
 
 
+def limit_cores(config: Config, replay_id: str, cores_max: int, *, restart: bool = False) -> None:
+    """Changes the number of cores that Spark may use, starting with the next attempt.
+
+    Args:
+        config: current settings.
+        replay_id: a replay that has not ended.
+        cores_max: the largest number of cores.
+        restart: end the attempts that run now at the end of their commit group, so that the next
+            ones start at once.
+
+    Raises:
+        InputError: the replay has ended or is a container, or the number is below 1.
+    """
+    row = Ledger.open(config.ledger_url).replays.get(replay_id)
+    check_whole(replay_id)
+    if row.state not in RUNNABLE:
+        raise InputError(f'replay "{replay_id}" is {row.state}: it has no window left to compute')
+    if cores_max < 1:
+        raise InputError(f"cores_max must be at least 1, not {cores_max}")
+    Ledger.open(config.ledger_url).replays.limit_cores(replay_id, cores_max, restart=restart)
+
+
 def set_property(
     config: Config,
     replay_id: str,

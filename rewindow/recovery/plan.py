@@ -292,8 +292,9 @@ class Plan(_Value):
         dag: id of the Airflow DAG that created it, empty for the command line; users who may read
             that DAG may read the replay's pages.
         run: id of the DAG run that created it, empty for the command line.
-        cores_max: largest number of cores that the request allows to Spark; None if it depends on
-            rewindow.toml at the start of each attempt.
+        cores_max: largest number of cores that the request, or a change since, allows to Spark;
+            None if it depends on rewindow.toml at the start of each attempt.
+        restart_epoch: epoch of the last attempt that a user asked to end for a new one.
         verify_inputs: whether every attempt compares the bytes of the input files with their
             recorded checksums; it always compares names and sizes.
         errors: the tables of the error ports, which every replay of the application stores.
@@ -345,6 +346,7 @@ class Plan(_Value):
     warnings: list[str] = Field(default_factory=list)
     verify_inputs: bool = True
     cores_max: int | None = None
+    restart_epoch: int = 0
     options: list[str] = Field(default_factory=list)
     graph: GraphDescription | None = None
     sample_seed: int | None = None

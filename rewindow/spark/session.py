@@ -33,6 +33,7 @@ def spark_session(
     *,
     quick: bool = False,
     extra_conf: Mapping[str, str] | None = None,
+    cores_max: int | None = None,
 ) -> SparkSession:
     """Returns the Spark session of this process. Starts it if there is none.
 
@@ -44,6 +45,7 @@ def spark_session(
         name: name of the application in Spark.
         quick: for a job of a few seconds (see `spark_settings`).
         extra_conf: settings that override all others.
+        cores_max: see `spark_settings`.
 
     Raises:
         ResourceError: Java 17 is missing, or Delta's jars are not in their folder.
@@ -52,7 +54,8 @@ def spark_session(
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    settings = spark_settings(config, quick=quick) | _secret(config) | dict(extra_conf or {})
+    settings = spark_settings(config, quick=quick, cores_max=cores_max)
+    settings |= _secret(config) | dict(extra_conf or {})
     make_scratch(config)
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         check_limits(config.spark.driver_memory)

@@ -133,11 +133,11 @@ def check_ledger(root: Location, plan: Plan, positions: dict[str, Position], epo
 
 
 def _as_made(plan: Plan) -> Plan:
-    """Returns a plan without the changes that the ledger has added while the replay ran.
+    """Returns a plan without what `rewindow set` has changed in the ledger while the replay ran.
 
     Rules: X10
     """
-    return plan.model_copy(update={"changes": []})
+    return plan.model_copy(update={"changes": [], "cores_max": None, "restart_epoch": 0})
 
 
 def _plan_again(plan: Plan) -> str:

@@ -133,6 +133,12 @@ def test_task_waits_for_a_range_leased_by_another_replay_without_using_up_a_try(
         operator.execute(context | {"task_reschedule_count": 1440})
 
 
+def test_attempt_that_ends_for_a_new_one_uses_no_try(job: Any) -> None:
+    operator, context = job("leave(75, retryable=True, kind='RestartRequested')")
+    with pytest.raises(AirflowRescheduleException):
+        operator.execute(context)
+
+
 def test_failure_message_ends_with_the_progress_and_the_effect_of_a_retry(job: Any) -> None:
     operator, context = job("tell(12, 2); leave(75, retryable=True)")
     with pytest.raises(AirflowException) as caught:

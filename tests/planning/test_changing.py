@@ -10,7 +10,7 @@ from rewindow.errors import InputError, RangeError, RewindowError
 from rewindow.launcher.readiness import check_tables
 from rewindow.ledger import Ledger
 from rewindow.planning import create_replay
-from rewindow.planning.changing import change_log, set_property
+from rewindow.planning.changing import change_log, limit_cores, set_property
 from rewindow.planning.containers import plan_container
 from rewindow.planning.request import ReplayRequest
 from rewindow.recovery import Plan
@@ -160,3 +160,14 @@ def test_containers_can_apply_a_property_change_at_different_windows(project: Pr
     Ledger.open(config.ledger_url).replays.create("other", *about)
     with pytest.raises(InputError, match='container "c1" is reused from other@c1'):
         set_property(config, "other", "first.factor", 4)
+
+
+def test_limit_of_cores_is_rejected_below_one_and_after_the_end(project: Project) -> None:
+    project.plan("one", "exactly_once")
+    with pytest.raises(InputError, match="cores_max must be at least 1, not 0"):
+        limit_cores(project.config, "one", 0)
+    ledger = Ledger.open(project.config.ledger_url)
+    assert ledger.replays.get("one").read_plan().cores_max is None
+    ledger.replays.abandon("one")
+    with pytest.raises(InputError, match='replay "one" is abandoned'):
+        limit_cores(project.config, "one", 1)
