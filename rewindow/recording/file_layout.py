@@ -1,22 +1,24 @@
 """Computes the file and the offset of each recorded tuple from counts, before any row is moved.
 
-An offset counts from 0 in its window, in order of arrival and position in the source. A file
+An offset counts from 0 in its window, in order of arrival and position in the source, or of arrival
+and content if a position in the source can change. A file
 contains whole windows in order. So a tuple's offset is its row number in the file minus the row
 number of its window's first tuple. It can be assigned while the sorted rows are written. A window
 function would need another pass over the rows. The counts also determine how windows are divided
 into files of equal size. Range partitioning would read the source an additional time to sample it.
 
-Rules: X51
+Rules: X51, X56
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from rewindow.errors import ResourceError
@@ -62,11 +64,18 @@ class FileLayout:
         """The number of all tuples."""
         return int(self.counts.sum())
 
-    def put(self, spark: SparkSession, good: DataFrame) -> DataFrame:
+    def put(
+        self, spark: SparkSession, good: DataFrame, order: Sequence[Column] | None = None
+    ) -> DataFrame:
         """Adds the offsets to the tuples of these windows, and returns them ordered, with one Spark
         partition per file.
+
+        Args:
+            spark: the session.
+            good: the tuples, with their positions in the source.
+            order: the order in a window; by default by arrival and position.
         """
-        order = ["arrived_at", *POSITION]
+        order = order or list(map(F.col, ("arrived_at", *POSITION)))
         if len(self.windows) > _SENT_MAX:
             inside = good.where(
                 F.col("window_id").between(int(self.windows[0]), int(self.windows[-1]))

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -164,6 +164,16 @@ class _Run:
     def __post_init__(self) -> None:
         self.result = RecordResult(self.name)
         self.extent = SealRange(self.name, self.stream)
+
+    @cached_property
+    def source(self) -> Source:
+        """The source of the stream.
+
+        Raises:
+            InputError: see `open_source`.
+        """
+        streams = self.config.state / "streams"
+        return open_source(self.name, self.stream, self.config.root, streams=streams)
 
     def record(
         self,
@@ -368,12 +378,7 @@ class _Run:
         stored = None if start_over else open_stream_tables(self.config, self.name)
         stored = stored if stored is not None and stored.binding else None
         recorded = None if stored is None else stored.data.schema
-        source = open_source(
-            self.name,
-            self.stream,
-            self.config.root,
-            streams=self.config.state / "streams",
-        )
+        source = self.source
         contents = source.scan(position, declared.names if declared else None, recorded)
         self.result.bytes_read = 0 if contents.is_computed else contents.size
         self.result.source_version = contents.version
@@ -459,6 +464,7 @@ class _Run:
                 windows,
                 arrivals,
                 lambda: contents.check_unchanged(self.name),
+                by_content=self.source.ordered_by_content,
             )
         self.result.bytes_written = sealed.size
         self.result.recorded = counts.new
@@ -544,6 +550,7 @@ class _Run:
             windows,
             self._mark_stale,
             replace=replace,
+            by_content=self.source.ordered_by_content,
         )
         self.result.reopened = sum(map(len, opened.windows))
 

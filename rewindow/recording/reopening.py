@@ -36,7 +36,7 @@ from rewindow.names import quoted_column
 from rewindow.recording.sealing import every_window
 from rewindow.recording.sources.source import FILE, ROW
 from rewindow.recording.stream import StreamTables
-from rewindow.recording.tuples import frame_of
+from rewindow.recording.tuples import content_order, frame_of
 from rewindow.spark.digests import empty_digests, window_digests
 from rewindow.spark.frames import spark_schema, write_files
 from rewindow.storage import Table
@@ -131,7 +131,7 @@ def source_tuples(sealed: DataFrame) -> DataFrame:
     return sealed.withColumns({"offset": offset, "position": nothing, "payload": nothing})
 
 
-def reopen(
+def reopen(  # noqa: PLR0913 - the caller has opened all of them
     spark: SparkSession,
     tables: StreamTables,
     quarantine: Location,
@@ -141,6 +141,7 @@ def reopen(
     on_opened: OnOpened,
     *,
     replace: bool = False,
+    by_content: bool = False,
 ) -> Reopening:
     """Writes tuples into their windows, seals these windows again, and returns the reopening.
 
@@ -153,11 +154,14 @@ def reopen(
         windows: ids of the windows, all sealed.
         on_opened: called with the windows before any of them is changed.
         replace: whether the tuples replace the recorded ones or are added to them.
+        by_content: whether tuples with the same arrival are ordered by their content, instead of
+            their position in the source.
     """
     opened = Reopening(tables.run + 1, _few_ranges(windows, tables.sealed))
     rows = folder / "reopened"
     inside = tuples.where(opened.column)
-    write_files(_in_order(spark, tables, inside, None if replace else opened), rows)
+    ordered = _in_order(spark, tables, inside, None if replace else opened, by_content=by_content)
+    write_files(ordered, rows)
     opened.note(tables)
     crash_point("reopen_after_note")
     on_opened(opened.windows)
@@ -193,6 +197,8 @@ def _in_order(
     tables: StreamTables,
     tuples: DataFrame,
     opened: Reopening | None,
+    *,
+    by_content: bool,
 ) -> DataFrame:
     """Returns tuples in the order of arrival, with their offsets.
 
@@ -202,8 +208,11 @@ def _in_order(
     if opened is not None:
         no_place = {"position": F.lit(""), "payload": F.lit("")}
         tuples = _recorded(spark, tables, opened).withColumns(no_place).unionByName(tuples)
-    order = Window.partitionBy("window_id").orderBy("arrived_at", "offset", "position", "payload")
-    numbered = tuples.withColumn("offset", (F.row_number().over(order) - 1).cast("bigint"))
+    order = list(map(F.col, ("arrived_at", "offset", "position", "payload")))
+    if by_content:
+        order = content_order(spark_schema(tables.data.schema))
+    in_window = Window.partitionBy("window_id").orderBy(*order)
+    numbered = tuples.withColumn("offset", (F.row_number().over(in_window) - 1).cast("bigint"))
     names = map(quoted_column, tables.data.schema.names)
     return numbered.select(*names).sort("window_id", "offset")
 

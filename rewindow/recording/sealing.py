@@ -31,6 +31,7 @@ from rewindow.names import quoted_column
 from rewindow.recording.arrival_counts import ArrivalCounts
 from rewindow.recording.file_layout import FileLayout
 from rewindow.recording.stream import StreamTables
+from rewindow.recording.tuples import content_order
 from rewindow.spark.digests import empty_digests, window_digests
 from rewindow.spark.frames import empty_frame, read_files, spark_schema, write_files
 from rewindow.storage import Table, data_files, query
@@ -147,6 +148,8 @@ def seal(
     windows: WindowRange,
     arrivals: ArrivalCounts,
     check: Callable[[], None] = lambda: None,
+    *,
+    by_content: bool = False,
 ) -> Sealed:
     """Records and seals windows.
 
@@ -157,6 +160,8 @@ def seal(
         windows: the windows to seal; the first one follows the last sealed window.
         arrivals: number of tuples in each window.
         check: called after the tuples are written and before they are committed.
+        by_content: whether tuples with the same arrival are ordered by their content, instead of
+            their position in the source.
 
     Raises:
         OverlapError: another recording of the stream has committed in the meantime; nothing of this
@@ -169,8 +174,9 @@ def seal(
     folder = tables.data.path / f"{_prefix(run)}{uuid.uuid4().hex[:8]}"
     schema = spark_schema(tables.data.schema)
     places = FileLayout.of(arrivals, windows)
+    order = content_order(schema) if by_content else None
     if places.tuples:
-        ordered = places.put(spark, good).select(*map(quoted_column, schema.names))
+        ordered = places.put(spark, good, order).select(*map(quoted_column, schema.names))
         write_files(ordered, folder)
     files = data_files(folder) if places.tuples else []
     written = read_files(spark, folder, schema) if places.tuples else empty_frame(spark, schema)

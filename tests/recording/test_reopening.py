@@ -198,10 +198,13 @@ def test_changed_window_is_replaced_by_the_source_rows(bench: Bench, write: Any)
         assert (found.late, found.changed) == (0, [{"window": 1000, "gone": 1, "new": 1}])
     replaced = bench.record(reopen=True, replace=True, **settings)
     assert (replaced.reopened, replaced.taken, replaced.removed) == (1, 1, 1)
+    same_arrival = [7, 1]
+    if write is write_delta:  # X56: these are ordered by their content.
+        same_arrival.reverse()
     assert bench.tuples() == [
         (1000, 0, "b", 2),
-        (1000, 1, "a", 7),
-        (1000, 2, "a", 1),
+        (1000, 1, "a", same_arrival[0]),
+        (1000, 2, "a", same_arrival[1]),
         (1001, 0, "c", 4),
     ]
     second = seals_of(bench)

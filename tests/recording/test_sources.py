@@ -332,6 +332,29 @@ class TestDelta:
         third = bench.record(source=str(source), columns=None)
         assert (third.bytes_read, third.late, third.known) == (0, 0, 0)
 
+    def test_offsets_of_simultaneous_tuples_do_not_depend_on_the_files(self, bench: Bench) -> None:
+        # Rules: X56
+        rows = [(key, 41 + number % 2, number) for number, key in enumerate("abcdefgh" * 4)]
+        last = ("z", 59, 0)
+
+        def recorded(name: str, *files: list[tuple[str, int, int | None]]) -> list[Any]:
+            source = bench.root / name
+            for file in files:
+                write_deltalake(str(source), frame_of(file), mode="append")
+            bench.record(source=str(source), columns=None, start_over=True)
+            return bench.tuples()
+
+        expected = recorded("whole", [*rows, last])
+        assert len(expected) == len(rows) + 1
+        assert recorded("optimized", rows[20:], [last], rows[:20][::-1]) == expected
+        # Late tuples get the same places.
+        recorded("late", rows[3:], [last])
+        write_deltalake(str(bench.root / "late"), frame_of(rows[:3]), mode="append")
+        settings: dict[str, Any] = {"source": str(bench.root / "late"), "columns": None}
+        assert bench.record(**settings).late == 3
+        assert bench.record(reopen=True, **settings).taken == 3
+        assert bench.tuples() == expected
+
     def test_pending_tuples_are_recorded_when_their_window_is_sealed(self, bench: Bench) -> None:
         source = bench.root / "d"
         write_deltalake(str(source), frame_of([*TUPLES, ("w", 59, 7)]), partition_by=["k"])

@@ -74,6 +74,7 @@ class DeltaSource(FileSource):
     """A Delta table. Its files are Parquet, and its log shows which of them are new."""
 
     settings: ClassVar[frozenset[str]] = frozenset({"new_columns", "changed_rows"})
+    ordered_by_content: ClassVar[bool] = True  # OPTIMIZE moves rows to other files.
 
     @classmethod
     def is_at(cls, path: Path) -> bool:

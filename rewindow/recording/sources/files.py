@@ -51,6 +51,8 @@ class FileSource:
     """Whether each row is a line of the file's bytes. If so, reading a file that has grown resumes
     at its old end.
     """
+    ordered_by_content: ClassVar[bool] = False
+    """See Source."""
 
     def __init__(self, name: str, stream: StreamConfig, place: str) -> None:
         self.name = name

@@ -280,6 +280,9 @@ class Source(Protocol):
     """Suffixes of file names that identify this format."""
     settings: ClassVar[frozenset[str]]
     """Settings in `PER_SOURCE` that it supports; any other of these is an error."""
+    ordered_by_content: ClassVar[bool]
+    """Whether tuples with the same arrival are ordered by their content, because their position in
+    the source can change. By default they are ordered by position."""
 
     def __init__(self, name: str, stream: StreamConfig, place: str) -> None:
         """Creates the source from a stream's name, its settings, and its `source`, which is an
