@@ -66,6 +66,7 @@ app = Application("clicks_by_page", window="1 hour")
 app.output("out", app.add("clicks", Clicks(), clicks=app.input("clicks")), key=["page"])
 '''
 OPENLINEAGE = "apache-airflow-providers-openlineage==2.20.3"
+NEWEST_SPARK = "4.2.0"
 Run = Callable[..., str]
 
 
@@ -134,12 +135,8 @@ def _environment(folder: Path) -> dict[str, str]:
     }
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Runs a command of a fresh environment, in which pip has installed the wheel, with an empty
-    Airflow home.
-    """
-    folder = tmp_path_factory.mktemp("installed")
+def _fresh_environment(folder: Path) -> Run:
+    """Returns a function that runs a command in a new Python environment in a folder."""
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
 
     def run(*command: str, **environment: str) -> str:
@@ -158,6 +155,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         )
         return done.stdout
 
+    return run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Runs a command of a fresh environment, in which pip has installed the wheel, with an empty
+    Airflow home.
+    """
+    folder = tmp_path_factory.mktemp("installed")
+    run = _fresh_environment(folder)
     asked = (f"{_wheel(folder, run)}[airflow]", OPENLINEAGE)
     constraints = _constraints(folder / "constraints.txt")
     run("python", "-m", "pip", "install", "--quiet", "--constraint", str(constraints), *asked)
@@ -236,3 +243,35 @@ def test_openlineage_receives_the_streams_of_a_publication(lineage: list[dict[st
         "inputs": [("file", "clicks")],
         "outputs": [("file", "clicks_by_page.out")],
     }
+
+
+@pytest.mark.exhaustive
+@pytest.mark.jvm
+@pytest.mark.timeout(1800)
+def test_replay_recovers_with_the_newest_spark(tmp_path: Path) -> None:
+    run = _fresh_environment(tmp_path)
+    constraints = _constraints(tmp_path / "constraints.txt")
+    versions = re.sub(
+        "^pyspark==.*$", f"pyspark=={NEWEST_SPARK}", constraints.read_text(), flags=re.M
+    )
+    constraints.write_text(versions)
+    wheel = str(_wheel(tmp_path, run))
+    run("python", "-m", "pip", "install", "--quiet", "--constraint", str(constraints), wheel)
+    found = run("python", "-c", "import pyspark; print(pyspark.__version__)")
+    assert found.strip() == NEWEST_SPARK
+    _project(tmp_path)
+    settings = tmp_path / "rewindow.toml"
+    settings.write_text(settings.read_text().replace(str(ROOT / ".rewindow" / "jars"), "jars"))
+    run("rewindow", "jars")
+    run("rewindow", "record", "clicks")
+    for replay, options in {
+        "whole": (),
+        "killed": ("--group-windows", "6", "--crash", "after_outputs:2@1"),
+    }.items():
+        run("rewindow", "replay", "clicks_by_page", "--id", replay, *options)
+    attempts = json.loads(run("rewindow", "status", "killed", "--json"))["attempts"]
+    assert [attempt["outcome"] for attempt in attempts] == ["killed", "done"]
+    run("rewindow", "certify", "whole", "killed", "--full")
+    run("rewindow", "check", "killed")
+    run("rewindow", "publish", "killed")
+    run("rewindow", "certify", "published", "killed", "--full")

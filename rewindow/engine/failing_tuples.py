@@ -26,7 +26,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from rewindow.application import Node, PortHandle
 from rewindow.application.error_tuples import DETAIL, FAILED, POSITION, RAISED, REASON
@@ -38,7 +37,7 @@ from rewindow.facts.group_facts import check_error_counts
 from rewindow.facts.window_facts import WindowFacts
 from rewindow.names import quoted_column
 from rewindow.sequences import quantity
-from rewindow.spark.frames import to_frame
+from rewindow.spark.frames import arrow_schema, to_frame
 from rewindow.spark.transient_errors import has_lost_worker
 from rewindow.storage import Table, query
 from rewindow.tuple_engine.failing import TUPLE_KEY, TuplesFailed, error_text
@@ -306,7 +305,7 @@ class FailingTuples:
             by = EMITTED if EMITTED in frame.columns else TUPLE_KEY
             key = tuple_key(
                 frame,
-                to_arrow_schema(frame.schema),
+                arrow_schema(frame.schema),
                 has_offset=not source.operator,
             )
             rows = frame.where(F.col(_WINDOW) == window).withColumn(TUPLE_KEY, key)

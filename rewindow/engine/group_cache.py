@@ -20,11 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from rewindow.application import WRITTEN, OperatorContext, PartSink
 from rewindow.location import Location, location
-from rewindow.spark.frames import read_files, rows_in_file, spark_schema, write_files
+from rewindow.spark.frames import arrow_schema, read_files, rows_in_file, spark_schema, write_files
 from rewindow.spark.shared_folder import lost_rows
 from rewindow.storage.new_files import ROW_GROUP
 from rewindow.tuple_engine.chain_range import check_foreign
@@ -222,7 +221,7 @@ def _staged(events: pa.Schema) -> pa.Schema:
         "arrived_at": pa.timestamp("us", "UTC"),
     }
     placed = [(name, kind) for name, kind in own.items() if name not in events.names]
-    return pa.schema([*placed, *to_arrow_schema(spark_schema(events))])
+    return pa.schema([*placed, *arrow_schema(spark_schema(events))])
 
 
 @dataclass(frozen=True)

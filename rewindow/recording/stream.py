@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from deltalake import Schema
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rewindow.errors import InputError, OverlapError, TableError
@@ -22,7 +21,7 @@ from rewindow.names import quoted_column
 from rewindow.processes.file_lock import file_lock
 from rewindow.recording.sources.source import SourcePosition
 from rewindow.settings.config import Config, StreamConfig
-from rewindow.spark.frames import spark_schema
+from rewindow.spark.frames import arrow_schema, spark_schema
 from rewindow.storage import Table
 from rewindow.storage.fields import fields_without
 from rewindow.storage.files import note_files, open_files
@@ -242,11 +241,11 @@ def prepare_stream(
             config.files_table(name),
         ):
             path.delete_tree()
-        create_stream(config.stream_table(name), to_arrow_schema(schema), _settings(stream, schema))
+        create_stream(config.stream_table(name), arrow_schema(schema), _settings(stream, schema))
         tables = open_stream_tables(config, name)
         assert tables is not None
     check_settings(tables, stream, schema)
-    new = fields_without(to_arrow_schema(schema), tables.data.schema.names)
+    new = fields_without(arrow_schema(schema), tables.data.schema.names)
     if new:
         tables.data.delta.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
         tables.data.refresh()

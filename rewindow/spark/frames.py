@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rewindow.errors import InputError
@@ -31,6 +32,13 @@ _REPORTED_WITHIN = "60 s"
 def spark_schema(schema: pa.Schema) -> StructType:
     """Returns a pyarrow schema as a Spark schema. Times are in UTC."""
     return from_arrow_schema(schema)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Returns a Spark schema as a pyarrow schema. Times are in UTC."""
+    # Spark 4.1 uses UTC by default; Spark 4.2 has no default.
+    zone = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **zone)
 
 
 def read_windows(spark: SparkSession, table: Table, windows: WindowRange) -> DataFrame:

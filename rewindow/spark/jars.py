@@ -1,7 +1,8 @@
 """The jars of Delta. The Ivy resolver that is part of Spark downloads them once. They are verified
 and then used offline.
 
-`jars.sha256` lists the jars with their checksums. A jar is moved into its folder only after
+`jars.sha256` lists the jars with their checksums. Of the jars `delta-spark`, only the one for the
+installed line of PySpark is used. A jar is moved into its folder only after
 verification, so an interrupted download never counts as complete.
 """
 
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from importlib import resources
+from importlib.metadata import version
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
@@ -22,16 +24,33 @@ from rewindow.errors import ResourceError
 from rewindow.spark.java import JAVA_OPTIONS, find_java
 
 _GROUPS = {"delta": "io.delta", "unitycatalog": "io.unitycatalog"}
+_SUPPORTED = "'pyspark>=4.1,<=4.2.0'"
 _JAR = re.compile(r"(?P<module>.+)-(?P<revision>\d[\w.]*)\.jar")
 
 
 def expected_jars() -> dict[str, str]:
-    """Returns the SHA-256 of each jar by its file name."""
+    """Returns the SHA-256 of each jar by its file name.
+
+    Raises:
+        ResourceError: no jar is made for the installed PySpark.
+    """
+    spark = version("pyspark")
+    own = f"delta-spark_{'.'.join(spark.split('.')[:2])}_"
     lines = resources.files("rewindow").joinpath("jars.sha256").read_text().splitlines()
     jars = {}
+    others = []
     for line in filter(str.strip, lines):
         digest, name = line.split()
-        jars[name] = digest
+        if not name.startswith("delta-spark_") or name.startswith(own):
+            jars[name] = digest
+        else:
+            others.append(name)
+    if not any(name.startswith(own) for name in jars):
+        lines_of_spark = [name.split("_")[1] for name in others]
+        raise ResourceError(
+            f"PySpark {spark} is installed, and Delta's jars are for {' or '.join(lines_of_spark)}",
+            hint=f"Install a supported version: pip install {_SUPPORTED}",
+        )
     return jars
 
 
@@ -137,7 +156,7 @@ def _ivy_jar() -> Path:
         "pyspark is not installed with its jars",
         hint="If pyspark-client is installed, it has replaced files of pyspark (Airflow's Spark "
         "provider requires it). Run: pip uninstall pyspark-client; then: pip install "
-        "--force-reinstall --no-deps 'pyspark>=4.1,<4.2'",
+        f"--force-reinstall --no-deps {_SUPPORTED}",
     )
 
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rewindow.errors import InputError
@@ -20,6 +19,7 @@ from rewindow.recording.sources.source import SourceContents
 from rewindow.recording.sources.typed_rows import in_ddl
 from rewindow.sequences import excluding, names_of
 from rewindow.settings.config import StreamConfig
+from rewindow.spark.frames import arrow_schema
 from rewindow.storage.fields import fields_without
 
 _OWN = ("window_id", "offset", "arrived_at")
@@ -140,7 +140,7 @@ def as_declared(contents: SourceContents, declared: StructType | None) -> Source
         return contents
     fields = []
     for field in contents.schema:
-        kind = to_arrow_schema(declared).field(field.name).type
+        kind = arrow_schema(declared).field(field.name).type
         is_wider = wider_type(field.type, kind) == kind
         fields.append(field.with_type(kind) if is_wider else field)
     return replace(contents, schema=pa.schema(fields))
