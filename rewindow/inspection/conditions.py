@@ -89,10 +89,18 @@ def find_conditions(
     if set(kinds).intersection(STREAM_KINDS):
         for name in config.streams if scope.streams is None else scope.streams:
             try:
-                found += _of_stream(config, ledger, name)
+                found += _of_stream(
+                    config,
+                    ledger,
+                    name,
+                )
             except RewindowError as error:
                 # A damaged stream must not hide the conditions of the others.
-                logger.warning('Conditions of stream "%s" are not known: %s', name, error)
+                logger.warning(
+                    'Conditions of stream "%s" are not known: %s',
+                    name,
+                    error,
+                )
                 unreadable.add(name)
     return [one for one in found if one.kind in kinds and scope.covers(one)], unreadable
 
@@ -104,7 +112,12 @@ def describe_replay(row: Replay) -> str:
     return f"{row.application}, windows {row.range}{shown}"
 
 
-def _of_replay(config: Config, row: Replay, kind: str, what: str) -> Condition:
+def _of_replay(
+    config: Config,
+    row: Replay,
+    kind: str,
+    what: str,
+) -> Condition:
     """Returns the condition of a replay.
 
     The subject is the DAG run, because a run may have several replays, one after the other.
@@ -147,7 +160,12 @@ def _failed_gates(config: Config, ledger: Ledger) -> Iterator[Condition]:
             failed += [f"{output['output']}: {name}" for name in output["failed"]]
         names = ", ".join(failed) or checks[0].summary.get("error", "no result")
         what = f'the gate of replay "{row.replay_id}" did not pass: {names}'
-        yield _of_replay(config, row, GATE_FAILED, what)
+        yield _of_replay(
+            config,
+            row,
+            GATE_FAILED,
+            what,
+        )
 
 
 def _failed_replays(config: Config, ledger: Ledger) -> Iterator[Condition]:
@@ -157,12 +175,21 @@ def _failed_replays(config: Config, ledger: Ledger) -> Iterator[Condition]:
     also retries the steps of a backfill, which are commands.
     """
     until = ledger.notices.clock() - _RESUMED_AFTER_MAX
-    for row in list_replays(config, state=ReplayState.FAILED, limit=_REPLAYS_MAX):
+    for row in list_replays(
+        config,
+        state=ReplayState.FAILED,
+        limit=_REPLAYS_MAX,
+    ):
         is_other = row.plan.get("run") or row.plan.get("candidate")
         if not is_other and row.changed_at <= until:
             reason = cause(row.message) or "its process has ended"
             what = f'replay "{row.replay_id}" failed: {reason}'
-            yield _of_replay(config, row, REPLAY_FAILED, what)
+            yield _of_replay(
+                config,
+                row,
+                REPLAY_FAILED,
+                what,
+            )
 
 
 def _stale_outputs(config: Config, ledger: Ledger) -> Iterator[Condition]:
@@ -178,13 +205,22 @@ def _stale_outputs(config: Config, ledger: Ledger) -> Iterator[Condition]:
             count,
             what=f"{count:,} published windows of {table} are stale: their inputs or the state "
             "before them have changed",
-            where=_times(config, table, ranges) or table,
+            where=_times(
+                config,
+                table,
+                ranges,
+            )
+            or table,
             next_step="To show what to replay: rewindow repair. To replay and publish it: rewindow "
             "repair --run",
         )
 
 
-def _times(config: Config, table: str, ranges: list[WindowRange]) -> str:
+def _times(
+    config: Config,
+    table: str,
+    ranges: list[WindowRange],
+) -> str:
     """Returns the first ranges of a table with their times; empty if the table is damaged."""
     try:
         grid = stored_grid(Table.open(config.windows_table(table)))
@@ -199,7 +235,11 @@ def _times(config: Config, table: str, ranges: list[WindowRange]) -> str:
     return "; ".join(shown)
 
 
-def _of_stream(config: Config, ledger: Ledger, name: str) -> Iterator[Condition]:
+def _of_stream(
+    config: Config,
+    ledger: Ledger,
+    name: str,
+) -> Iterator[Condition]:
     if not Table.exists(config.stream_table(name)):
         return
     entry = find_stream(config, name)
@@ -216,8 +256,19 @@ def _of_stream(config: Config, ledger: Ledger, name: str) -> Iterator[Condition]
         )
     if entry.sealed is not None and entry.end is None:
         newest = _newest(config, name)
-        yield from _silence(config, entry, newest, where=where)
-        yield from _standstill(config, ledger, name, newest, where=where)
+        yield from _silence(
+            config,
+            entry,
+            newest,
+            where=where,
+        )
+        yield from _standstill(
+            config,
+            ledger,
+            name,
+            newest,
+            where=where,
+        )
 
 
 @dataclass(frozen=True)

@@ -138,12 +138,22 @@ class Notices(LedgerPart):
                         continue
                 # A notifier that has not sent the start yet must not send the end alone.
                 sent = row.sent_measure if row is not None else None
-                change = _change(sent, condition.measure, is_true=is_true)
+                change = _change(
+                    sent,
+                    condition.measure,
+                    is_true=is_true,
+                )
                 values: dict[str, Any] = {"condition": asdict(condition), "changed_at": now}
                 if change is not None:
                     claim = secrets.token_hex(16)
                     values["claim"] = claim
-                    changes.append(ClaimedChange(condition, change, claim))
+                    changes.append(
+                        ClaimedChange(
+                            condition,
+                            change,
+                            claim,
+                        )
+                    )
                 elif is_true:
                     continue
                 else:
@@ -156,7 +166,12 @@ class Notices(LedgerPart):
             connection.execute(delete(notices).where(is_old))
         return changes
 
-    def confirm(self, change: ClaimedChange, *, is_sent: bool) -> None:
+    def confirm(
+        self,
+        change: ClaimedChange,
+        *,
+        is_sent: bool,
+    ) -> None:
         """Records whether a claimed change was sent, and ends the claim."""
         values: dict[str, Any] = {"claim": None, "changed_at": self.now}
         if is_sent:
@@ -165,7 +180,12 @@ class Notices(LedgerPart):
         with self.writing() as connection:
             connection.execute(update(notices).filter_by(claim=change.claim).values(**values))
 
-    def schedule(self, stream: str, dag_id: str, interval_us: int) -> None:
+    def schedule(
+        self,
+        stream: str,
+        dag_id: str,
+        interval_us: int,
+    ) -> None:
         """Stores the DAG that records a stream, and its interval."""
         with self.serialised() as connection:
             connection.execute(delete(recordings).filter_by(stream=stream))
@@ -175,14 +195,23 @@ class Notices(LedgerPart):
     def recordings(self) -> dict[str, Recording]:
         """Returns the recordings by stream."""
         with self.reading() as connection:
-            rows = read_rows(connection, select(recordings), Recording)
+            rows = read_rows(
+                connection,
+                select(recordings),
+                Recording,
+            )
         return {row.stream: row for row in rows}
 
     def _clock(self, connection: Connection) -> datetime:
         return to_datetime(int(connection.execute(select(self.now)).scalar_one()))
 
 
-def _change(sent: int | None, measure: int, *, is_true: bool) -> Transition | None:
+def _change(
+    sent: int | None,
+    measure: int,
+    *,
+    is_true: bool,
+) -> Transition | None:
     """Returns what must be sent about a condition.
 
     Args:

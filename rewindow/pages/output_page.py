@@ -78,16 +78,28 @@ _KEY = (
 )
 
 
-def output_page(plan: Plan, verdict: OutputVerdict, checked_at: datetime) -> str:
+def output_page(
+    plan: Plan,
+    verdict: OutputVerdict,
+    checked_at: datetime,
+) -> str:
     """Returns the page of an output. It can be read offline."""
     report = verdict.table
     grid = plan.grid
     failing = _failing(plan.range, verdict)
-    levels = np.where(report["output_rows"].to_numpy() > 0, OK, EMPTY)
+    levels = np.where(
+        report["output_rows"].to_numpy() > 0,
+        OK,
+        EMPTY,
+    )
     # Failures are written after warnings, so that they win if a window has both.
     levels[failing.any(axis=0)] = WARN
     levels[failing[: len(verdict.failed)].any(axis=0)] = BAD
-    stretches = _stretches(plan.first, verdict, failing)
+    stretches = _stretches(
+        plan.first,
+        verdict,
+        failing,
+    )
     return draw(
         "output.html",
         title=f"{plan.application}.{verdict.output}: {verdict.verdict}",
@@ -112,7 +124,11 @@ def output_page(plan: Plan, verdict: OutputVerdict, checked_at: datetime) -> str
         stretches=stretches,
         columns=_shown_columns(stretches),
         rows_max=ROWS_MAX,
-        sections=nh3.clean("\n".join(verdict.sections), tags=_TAGS, attributes=_ATTRIBUTES),
+        sections=nh3.clean(
+            "\n".join(verdict.sections),
+            tags=_TAGS,
+            attributes=_ATTRIBUTES,
+        ),
     )
 
 
@@ -120,7 +136,11 @@ def _failing(windows: WindowRange, verdict: OutputVerdict) -> npt.NDArray[np.boo
     """Returns for each failed check, then for each warning, in which windows it fails."""
     checks = (*verdict.failed, *verdict.warnings)
     failing = np.zeros((len(checks), len(windows)), dtype=bool)
-    for row, check in zip(failing, checks, strict=True):
+    for row, check in zip(
+        failing,
+        checks,
+        strict=True,
+    ):
         for part in check.failing:
             start = part.first - windows.first
             row[start : start + len(part)] = True

@@ -19,7 +19,11 @@ from rewindow.windows import format_time, parse_time
 _ACTS_MAX = 3
 
 
-def overview_lines(config: Config, ledger: Ledger, rows: Sequence[Replay]) -> list[dict[str, Any]]:
+def overview_lines(
+    config: Config,
+    ledger: Ledger,
+    rows: Sequence[Replay],
+) -> list[dict[str, Any]]:
     """Returns the values of replays for the overview. Reads the ledger in few queries for all of
     them.
 
@@ -45,12 +49,22 @@ def overview_lines(config: Config, ledger: Ledger, rows: Sequence[Replay]) -> li
                 "dag": row.plan.get("dag", ""),
                 "run": row.plan.get("run", ""),
                 "times": row.times(),
-                "progress": replay_progress(ledger, row, covered),
+                "progress": replay_progress(
+                    ledger,
+                    row,
+                    covered,
+                ),
                 "is_open": row.state in RUNNABLE,
                 "verdict": verdict,
                 "acts": outcomes,
                 "message": cause(row.message).partition("\n")[0],
-                "step": brief_next_step(config, row, acts, covered, verdict),
+                "step": brief_next_step(
+                    config,
+                    row,
+                    acts,
+                    covered,
+                    verdict,
+                ),
             }
         )
     return lines
@@ -75,8 +89,19 @@ def overview_strips(
     whole = view_of(coverages)
     begin_us = parse_time(begin) if begin else None
     end_us = parse_time(end) if end else None
-    view = view_of(coverages, begin_us, end_us)
+    view = view_of(
+        coverages,
+        begin_us,
+        end_us,
+    )
     strips = list(map(Strip, coverages))
     if view is not None:
-        strips = [draw_strip(coverage, view, readable) for coverage in coverages]
+        strips = [
+            draw_strip(
+                coverage,
+                view,
+                readable,
+            )
+            for coverage in coverages
+        ]
     return {"strips": strips, "view": view, "whole": whole, "time": format_time}

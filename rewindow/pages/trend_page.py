@@ -49,9 +49,20 @@ _CELLS = """with seen as ({seen}), valued as (
 from valued where v is not null group by measure, cell"""
 
 
-def draw_trend_page(config: Config, name: str, between_us: tuple[int, int] | None = None) -> str:
+def draw_trend_page(
+    config: Config,
+    name: str,
+    between_us: tuple[int, int] | None = None,
+) -> str:
     """Returns the page as HTML; see `read_trend`."""
-    return draw("trend.html", **read_trend(config, name, between_us))
+    return draw(
+        "trend.html",
+        **read_trend(
+            config,
+            name,
+            between_us,
+        ),
+    )
 
 
 def read_trend(
@@ -167,11 +178,21 @@ def _measures(
     )
     rows = rows.filter(pc.is_in(rows["measure"], pa.array(names)))
     named = list(map(names.get, rows["measure"].to_pylist()))
-    return rows.set_column(0, "measure", pa.array(named, pa.string())), bounds
+    return rows.set_column(
+        0,
+        "measure",
+        pa.array(named, pa.string()),
+    ), bounds
 
 
 @lru_cache(maxsize=4 * REPLAYS_MAX)
-def _cells(facts: Location, output: str, windows: WindowRange, first: int, step: int) -> pa.Table:
+def _cells(
+    facts: Location,
+    output: str,
+    windows: WindowRange,
+    first: int,
+    step: int,
+) -> pa.Table:
     """Returns the values of all measures of a published output in cells of `step` windows.
 
     The result is kept, because the facts of a published replay do not change.

@@ -21,7 +21,11 @@ class Bounds:
     low: float = -inf
     high: float = inf
 
-    def allows(self, low: float, high: float) -> bool:
+    def allows(
+        self,
+        low: float,
+        high: float,
+    ) -> bool:
         """Returns whether all values from `low` to `high` are between the bounds."""
         return self.low <= low and high <= self.high
 
