@@ -122,7 +122,10 @@ def test_python_api_covers_the_whole_life_cycle_of_a_replay(
         listener=rewindow.Lines(lines.append),
     )
     assert (replay.replay_id, replay.state, replay.epoch) == ("one", ReplayState.ENDED, 1)
-    assert caplog.messages[0] == f"replay one: {WINDOWS} windows [{FIRST}, {LAST}], exactly once"
+    times = "1970-02-11T16:00:00Z to 1970-02-12T16:00:00Z"
+    assert caplog.messages[0] == (
+        f"replay one: {WINDOWS} windows [{FIRST}, {LAST}] ({times}), exactly once"
+    )
     assert project.resume("one").epoch is None
 
     assert project.status("one").row.mark == WINDOWS

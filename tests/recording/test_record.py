@@ -180,7 +180,7 @@ def test_tuple_with_a_future_arrival_is_pending_and_seals_no_window(bench: Bench
     result = bench.record(sealed_to=None)
     assert (result.last, result.waiting) == (1003, 2)
     assert "arrival timestamps in the future" in result.warnings[0]
-    assert result.open.startswith("window 1004 is open")
+    assert result.open.startswith("window 1004 (1970-01-01T02:47:20Z) is open")
 
 
 def test_bound_in_the_future_is_rejected(bench: Bench) -> None:

@@ -133,7 +133,7 @@ def test_declared_end_is_stored_and_can_be_revoked(bench: Bench) -> None:
     bench.write(ROWS + "d,1970-01-01T02:47:35Z,6\ne,1970-01-01T02:47:45Z,7\n")
     behind = bench.record(sealed_to="1970-01-01T02:48:00Z")
     assert (behind.windows_sealed, behind.late, behind.waiting) == (0, 0, 2)
-    assert "after window 1004, the end of the stream" in behind.warnings[0]
+    assert "after window 1004 (1970-01-01T02:47:20Z), the end of the stream" in behind.warnings[0]
     again = bench.record(sealed_to="1970-01-01T02:48:00Z", reopen=True)
     assert (again.recorded, again.last) == (2, 1007)
     assert bench.rows("select end_window from w where window_id is null") == []
