@@ -116,9 +116,11 @@ class RunNotices:
         Airflow may call this without the run, so the states of its tasks decide.
         """
         dag_id, run_id = context["dag"].dag_id, context["run_id"]
+        marks = [order.gave_up_slot(dag_id, run_id, plan) for plan in _plan_tasks(context["dag"])]
+        # Another run may restart it at any time, which removes its mark. So the states are read
+        # after the mark.
         has_succeeded = set(order.task_states(dag_id, run_id).values()) <= _SUCCEEDED
-        plans = _plan_tasks(context["dag"])
-        if has_succeeded and not any(order.gave_up_slot(dag_id, run_id, plan) for plan in plans):
+        if has_succeeded and not any(marks):
             self._run_ended(context, [])
 
     def _run_ended(self, context: Context, failure: Sequence[Condition]) -> None:
@@ -412,4 +414,7 @@ def _is_still_true(condition: Condition) -> bool:
     if condition.kind == APPROVAL_WAITING:
         return order.task_states(dag_id, run_id).get(task_id) in _MAY_WAIT
     state = order.run_state(dag_id, run_id)
-    return state != "" and (state != "success" or order.gave_up_slot(dag_id, run_id, task_id))
+    if state != "success" or order.gave_up_slot(dag_id, run_id, task_id):
+        return state != ""
+    # Another run may have restarted it since, which removes the mark of its slot.
+    return order.run_state(dag_id, run_id) != "success"

@@ -7,6 +7,7 @@ import os
 import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import cycle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -264,6 +265,28 @@ def test_end_of_a_failed_run_is_noticed_without_its_callback(
     states["made_way"] = made_way
     evaluate()
     assert len(mails.mails) == 1 + ends
+
+
+def test_run_that_is_restarted_during_an_evaluation_is_no_recovery(
+    dag: DAG,
+    states: dict[str, Any],
+    mails: Mailbox,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # It had given up its slot. The restart removes the mark between two reads.
+    end(dag, "on_failure_callback")
+    answers = cycle(["success", "queued"])
+    monkeypatch.setattr(order, "run_state", lambda *_: next(answers))
+    evaluate()
+    states["plan_replay"] = "skipped"
+
+    def restarted(*_: str) -> bool:
+        states["plan_replay"] = None
+        return False
+
+    monkeypatch.setattr(order, "gave_up_slot", restarted)
+    end(dag, "on_success_callback")
+    assert len(mails.mails) == 1
 
 
 def test_outdated_callback_of_a_failed_run_is_ignored(
