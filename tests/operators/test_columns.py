@@ -215,7 +215,7 @@ def test_heartbeat_failure_suggests_the_setting_that_helps(spark: SparkSession, 
     assert f"from {first} to {last}, but at most 1,000,000 are allowed" in text
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_watermarks_and_windows_of_recordings_support_any_column_names(
     spark: SparkSession,
 ) -> None:

@@ -105,7 +105,7 @@ def in_a_row(frame: DataFrame) -> list[str]:
     return sorted(map(str, frame.collect()))
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("shape", ["windows", "sessions"])
 def test_current_windows_equal_those_of_a_naive_reader(spark: SparkSession, shape: str) -> None:
     # Rules: E49, E69

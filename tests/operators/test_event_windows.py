@@ -278,7 +278,7 @@ def order_of(number: int, merging: bool) -> tuple[int, ...]:
     return (value is not None, value or 0) if merging else (0 if value is None else value + 1,)
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 @DRAWS
 def test_count_windows_equal_a_state_machine(spark: SparkSession, draw: int) -> None:
     # Rules: E13, E14, E18, E45

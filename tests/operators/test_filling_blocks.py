@@ -53,7 +53,9 @@ def random_cases(spark: SparkSession, name: str) -> tuple[DataFrame, FillSetting
     return sources.frame_of(spark, [sources.make_rows(random) for _ in range(CASES)]), chosen
 
 
-@pytest.mark.parametrize("name", ["methods", pytest.param("choosing", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "name", ["methods", pytest.param("choosing", marks=pytest.mark.exhaustive)]
+)
 def test_filling_in_blocks_equals_filling_whole_keys(
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
@@ -104,7 +106,7 @@ def settings_of(**more: Any) -> FillSettings:
         {},
         pytest.param(
             {"zone": "UTC", "hours": "00:00-00:20", "step": 20, "look_back": 120},
-            marks=pytest.mark.long,
+            marks=pytest.mark.exhaustive,
         ),
     ],
     ids=["steps", "hours"],

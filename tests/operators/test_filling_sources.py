@@ -90,7 +90,7 @@ def is_close(found: tuple[Any, str], wanted: tuple[Any, str]) -> bool:
     return found[1] == wanted[1] and math.isclose(found[0], wanted[0], abs_tol=1e-9)
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_fill_values_from_usable_rows_equal_the_reference(spark: SparkSession) -> None:
     # Rules: G26, G27, G39, G40
     random = Random(9)

@@ -207,7 +207,7 @@ def test_heartbeat_quarantines_tuples_beyond_max_jump(
     assert refused(result.errors) == expected_refused(cases, rules)
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 @batches(1)
 @given(cases=cases, case=long_case, rules=rules, jump=st.integers(1, 30), cuts=anywhere)
 def test_heartbeat_quarantine_is_independent_of_the_grouping_of_windows(

@@ -97,9 +97,9 @@ NAMES = {
         pytest.param(
             True,
             {"max_jump": 100, "arrival_regression": "clamp"},
-            marks=pytest.mark.long,
+            marks=pytest.mark.exhaustive,
         ),
-        pytest.param(True, {"slack": 10, "slack_restart": "arrival"}, marks=pytest.mark.long),
+        pytest.param(True, {"slack": 10, "slack_restart": "arrival"}, marks=pytest.mark.exhaustive),
         (False, {}),
     ],
     ids=str,

@@ -295,7 +295,7 @@ def run(spark: SparkSession, fills: FillGaps, frame: DataFrame, cuts: list[int])
     return rows
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_filling_in_groups_of_windows_equals_one_pass(spark: SparkSession) -> None:
     # Rules: G38
     hours, clock, cases, begin, end = cases_of(0)

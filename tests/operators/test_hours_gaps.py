@@ -133,7 +133,7 @@ def test_gaps_of_a_recorded_stream_with_opening_hours_equal_the_reference(tmp_pa
     assert total > 500
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_gaps_of_a_frame_with_opening_hours_equal_the_reference(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -156,7 +156,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rewindow.operators.merge.function.BLOCK_WINDOWS", 4)
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("small_blocks")
 @batches(2)
 @given(seed=st.integers(0, 2**32), ports=st.integers(2, 3))
