@@ -14,9 +14,9 @@
     ├── LedgerError            the ledger is missing or does not answer (retryable)
     ├── DeliveryError          a target could not store windows (retryable)
     ├── GateError              the quality gate did not pass, or checked nothing
-    ├── ResourceError          no Java, no disk space, a port in use (retryable)
-    └── Interrupted            ctrl-C; everything up to a group's end is kept and can be resumed
-        └── RestartRequested   a user wants a new attempt with other settings (retryable)
+    ├── Interrupted            ctrl-C; everything up to a group's end is kept and can be resumed
+    │   └── RestartRequested   a user wants a new attempt with other settings (retryable)
+    └── ResourceError          no Java, no disk space, a port in use (retryable)
 
 Bugs remain assertions and are never caught.
 

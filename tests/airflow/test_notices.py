@@ -267,7 +267,7 @@ def test_end_of_a_failed_run_is_noticed_without_its_callback(
     assert len(mails.mails) == 1 + ends
 
 
-def test_run_that_is_restarted_during_an_evaluation_is_no_recovery(
+def test_run_that_is_restarted_during_an_evaluation_is_not_a_recovery(
     dag: DAG,
     states: dict[str, Any],
     mails: Mailbox,
