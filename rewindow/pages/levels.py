@@ -193,7 +193,7 @@ class View:
                 found.append((words, begin_us, end_us))
         return found
 
-    def beside(self) -> list[tuple[int, int]]:
+    def neighbours(self) -> list[tuple[int, int]]:
         """Returns the ranges before and after the view: the neighbouring units of the calendar if
         the view is one of them, otherwise ranges of the same length.
         """

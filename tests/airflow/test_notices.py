@@ -344,7 +344,7 @@ def test_question_does_not_fail_without_a_ledger(
     ("name", "message"),
     [
         ("no_such_module:on_duty", "cannot be imported: No module named 'no_such_module'"),
-        ("tests.airflow.test_notices:nobody", "cannot be imported: module"),
+        ("tests.airflow.test_notices:missing", "cannot be imported: module"),
         ("tests.airflow.test_notices", "cannot be imported"),
         ("tests.airflow.test_notices:SmtpNotifier", "is not a function or an object"),
         ("tests.airflow.test_notices:RUN", "is not a function or an object"),

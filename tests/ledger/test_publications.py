@@ -165,9 +165,9 @@ def test_undo_is_rejected_after_a_later_publication_of_the_same_windows(
     tables: FakeTables,
 ) -> None:
     checked(ledger, "old")
-    checked(ledger, "beside", first=200, last=210)
+    checked(ledger, "adjacent", first=200, last=210)
     checked(ledger, "over", first=190, last=195)
-    for name in ("old", "beside", "over"):
+    for name in ("old", "adjacent", "over"):
         publish(ledger, tables, name, nothing)
     assert [p.replay_id for p in ledger.publications.later_overlapping(1)] == ["over"]
     acts = ledger.publications.of_replays(["old", "over", "unknown"])
@@ -180,7 +180,7 @@ def test_undo_is_rejected_after_a_later_publication_of_the_same_windows(
     ranges = [(act.number, act.replay_id, str(act.range)) for act in standing[TABLES[0]]]
     assert ranges == [
         (1, "old", "[100, 199]"),
-        (2, "beside", "[200, 210]"),
+        (2, "adjacent", "[200, 210]"),
         (3, "over", "[190, 195]"),
     ]
     with pytest.raises(InputError, match=r'3 \(replay "over", windows \[190, 195\]\)'):

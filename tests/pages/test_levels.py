@@ -90,7 +90,7 @@ def test_view_of_two_years_of_minutes_opens_down_to_the_window() -> None:
         units.append(view.unit)
     assert units == [Unit.MONTH, Unit.DAY, Unit.HOUR, Unit.WINDOW]
     assert [words for words, _, _ in view.around()] == ["2013", "2013-03", "2013-03-31", "05:00"]
-    hour = [tuple(map(label, (Unit.HOUR, Unit.HOUR), pair)) for pair in view.beside()]
+    hour = [tuple(map(label, (Unit.HOUR, Unit.HOUR), pair)) for pair in view.neighbours()]
     assert hour == [("04:00", "05:00"), ("06:00", "07:00")]
     window = parse_time("2013-03-31T05:07") // 60_000_000
     assert view.cells(Grid(60_000)).range_of(7) == WindowRange(window, window)
@@ -98,7 +98,7 @@ def test_view_of_two_years_of_minutes_opens_down_to_the_window() -> None:
 
 def test_months_have_neighbours_of_other_lengths() -> None:
     view = View.over(parse_time("2013-03-01"), parse_time("2013-04-01"), 3_600_000_000)
-    before, after = view.beside()
+    before, after = view.neighbours()
     assert before == (parse_time("2013-02-01"), parse_time("2013-03-01"))
     assert after == (parse_time("2013-04-01"), parse_time("2013-05-01"))
     assert [words for _, _, words in view.axis()][:3] == ["03-01", "", ""]
