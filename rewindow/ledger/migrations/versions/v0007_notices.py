@@ -15,49 +15,17 @@ def upgrade() -> None:
     """Creates both tables, empty."""
     op.create_table(
         "notices",
-        sa.Column(
-            "notifier",
-            sa.String(250),
-            primary_key=True,
-        ),
-        sa.Column(
-            "kind",
-            sa.String(32),
-            primary_key=True,
-        ),
-        sa.Column(
-            "subject",
-            sa.String(750),
-            primary_key=True,
-        ),
-        sa.Column(
-            "condition",
-            sa.JSON(),
-            nullable=False,
-        ),
+        sa.Column("notifier", sa.String(250), primary_key=True),
+        sa.Column("kind", sa.String(32), primary_key=True),
+        sa.Column("subject", sa.String(750), primary_key=True),
+        sa.Column("condition", sa.JSON(), nullable=False),
         sa.Column("sent_measure", sa.BigInteger()),
         sa.Column("claim", sa.String(32)),
-        sa.Column(
-            "changed_at",
-            sa.BigInteger(),
-            nullable=False,
-        ),
+        sa.Column("changed_at", sa.BigInteger(), nullable=False),
     )
     op.create_table(
         "recordings",
-        sa.Column(
-            "stream",
-            sa.String(255),
-            primary_key=True,
-        ),
-        sa.Column(
-            "dag_id",
-            sa.String(250),
-            nullable=False,
-        ),
-        sa.Column(
-            "interval_us",
-            sa.BigInteger(),
-            nullable=False,
-        ),
+        sa.Column("stream", sa.String(255), primary_key=True),
+        sa.Column("dag_id", sa.String(250), nullable=False),
+        sa.Column("interval_us", sa.BigInteger(), nullable=False),
     )
