@@ -46,7 +46,7 @@ _MAY_WAIT = ("running", "awaiting_input", "deferred", "scheduled", "queued")
 """States of a task with a question that was not answered yet."""
 _SUCCEEDED = {"success", "skipped", "removed"}
 """States of the tasks of a run that has succeeded."""
-_CHANGES = {"started": "", "worsened": "worse: ", "ended": "over: "}
+_CHANGES = {"started": "", "worsened": "worse: ", "ended": "resolved: "}
 
 
 class RunNotices:
@@ -316,7 +316,7 @@ def _facts(change: ClaimedChange) -> dict[str, Any]:
     what = condition.what
     next_step = condition.next_step
     if change.change == "ended":
-        what, next_step = f"It is over: {what}", ""
+        what, next_step = f"Resolved: {what}", ""
     if acts := acts_for(next_step):
         next_step += f". In Airflow: {acts}"
     link = absolute_link(condition.dag, condition.run, condition.replay)

@@ -120,7 +120,7 @@ def test_condition_is_mailed_and_posted_once_when_it_starts_worsens_and_ends(
     assert [subject for subject, _ in mails.mails] == [
         "Rewindow: windows stale: app.ranks",
         "Rewindow: worse: windows stale: app.ranks",
-        "Rewindow: over: windows stale: app.ranks",
+        "Rewindow: resolved: windows stale: app.ranks",
     ]
     kinds = ["started", "worsened", "ended"]
     assert changes(hook) == [(kind, "windows_stale") for kind in kinds]
@@ -129,7 +129,7 @@ def test_condition_is_mailed_and_posted_once_when_it_starts_worsens_and_ends(
     assert "Where: windows [102, 103], 1970-01-05T06:00:00Z to 1970-01-05T08:00:00Z." in first
     assert "In Airflow: start the DAG act_on_stream with action repair." in first
     assert "Link: https://airflow.example.org/base/rewindow/overview" in first
-    assert "It is over: " in last and "Next:" not in last
+    assert "Resolved: " in last and "Next:" not in last
 
 
 def test_notifier_that_fails_is_called_again_and_the_others_are_not(
@@ -236,7 +236,7 @@ def test_failed_gate_is_sent_as_one_condition_only(
     assert [subject for subject, _ in mails.mails] == [f"Rewindow: gate failed: daily/{RUN}"]
     ledger.replays.abandon("r-1")
     evaluate()
-    assert mails.mails[1][0] == f"Rewindow: over: gate failed: daily/{RUN}"
+    assert mails.mails[1][0] == f"Rewindow: resolved: gate failed: daily/{RUN}"
     assert len(mails.mails) == 2
 
 
