@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import timedelta
 from importlib import import_module
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,8 @@ logger = logging.getLogger(__name__)
 Notifier = Callable[[Any], object]
 _MAY_WAIT = ("running", "awaiting_input", "deferred", "scheduled", "queued")
 """States of a task with a question that was not answered yet."""
+_MISSED_MAX = timedelta(days=1)
+_REPLAYS_MAX = 100
 _SUCCEEDED = {"success", "skipped", "removed"}
 """States of the tasks of a run that has succeeded."""
 _CHANGES = {"started": "", "worsened": "worse: ", "ended": "resolved: "}
@@ -172,7 +175,8 @@ class NotifyOperator(BaseOperator):
             config = Config.load()
             notifiers = notifiers_of_settings(config)
             kinds = config.airflow.notify_on
-            notify_changes(context, notifiers, kinds, Scope(), [], _is_still_true)
+            found = _failed_runs(config) if notifiers else []
+            notify_changes(context, notifiers, kinds, Scope(), found, _is_still_true)
 
 
 def notifiers_of_settings(config: Config) -> dict[str, Notifier]:
@@ -369,6 +373,26 @@ def _scope(config: Config, context: Context) -> Scope:
         if getattr(task, "job", "") == "record":
             streams.add(task.arguments["stream"])  # type: ignore[attr-defined]
     return Scope(context["dag"].dag_id, context["run_id"], frozenset(streams))
+
+
+def _failed_runs(config: Config) -> list[Condition]:
+    """Returns the runs that have failed for good with a replay in the last day.
+
+    Airflow loses the callback of such a run if the DAG processor ends while it runs the callback.
+    Older failures are left out, so that new notifiers are not called about all of them.
+    """
+    from rewindow.ledger import Ledger, ReplayState
+
+    ledger = Ledger.open(config.ledger_url)
+    since = ledger.notices.clock() - _MISSED_MAX
+    found = []
+    for row in ledger.replays.newest(state=ReplayState.FAILED, limit=_REPLAYS_MAX):
+        dag_id, run_id = (row.plan.get(name, "") for name in ("dag", "run"))
+        if not run_id or row.changed_at < since or order.run_state(dag_id, run_id) != "failed":
+            continue
+        plans = [task for task in order.task_states(dag_id, run_id) if task.startswith("plan_")]
+        found.append(_failed_run(dag_id, run_id, next(iter(plans), "")))
+    return found
 
 
 def _failed_run(dag_id: str, run_id: str, plan: str) -> Condition:

@@ -6,7 +6,7 @@ import json
 import os
 import urllib.request
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import cycle
 from pathlib import Path
 from types import SimpleNamespace
@@ -265,6 +265,31 @@ def test_end_of_a_failed_run_is_noticed_without_its_callback(
     states["made_way"] = made_way
     evaluate()
     assert len(mails.mails) == 1 + ends
+
+
+def test_failed_run_whose_callback_was_lost_is_sent_unless_it_is_old(
+    states: dict[str, Any],
+    config: Config,
+    mails: Mailbox,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(order, "run_state", lambda *_: "failed")
+    ledger = Ledger.open(config.ledger_url)
+    for replay_id, run, age in (("r-new", RUN, 1), ("r-old", "manual__old", 25)):
+        simple(config, replay_id, 100, 109, outputs=("ranks",))
+        with ledger.database.writing() as connection:
+            row = ledger.replays.get(replay_id)
+            values = {
+                "plan": {**row.plan, "dag": "daily", "run": run},
+                "state": "failed",
+                "changed_at": row.changed_at - timedelta(hours=age),
+            }
+            changed = update(replays).where(replays.c.replay_id == replay_id)
+            connection.execute(changed.values(values))
+    evaluate()
+    evaluate()
+    subjects = [subject for subject, _ in mails.mails]
+    assert subjects == [f"Rewindow: replay failed: daily/{RUN}"]
 
 
 def test_run_that_is_restarted_during_an_evaluation_is_not_a_recovery(
