@@ -73,6 +73,29 @@ def arrow_digests(rows: pa.Table, events: pa.Schema) -> pa.Table:
     )
 
 
+def merged_digests(parts: Sequence[pa.Table]) -> pa.Table:
+    """Returns the digests of windows whose rows were digested in parts, in ascending order.
+
+    Args:
+        parts: at least one result of `arrow_digests`, all over the same event columns.
+    """
+    rows = pa.concat_tables(parts).sort_by("window_id").combine_chunks()
+    windows, starts = np.unique(rows["window_id"].to_numpy(), return_index=True)
+    merged = {"window_id": pa.array(windows)}
+    counts = rows["tuples"].to_numpy()
+    merged["tuples"] = pa.array(np.add.reduceat(counts, starts) if len(starts) else counts)
+    for name in ("digest", "float_digest"):
+        texts = one_array(rows[name])
+        if not len(texts) or texts.null_count:
+            merged[name] = (
+                texts.slice(0, 0) if not len(texts) else pa.nulls(len(windows), pa.string())
+            )
+            continue
+        prefix = texts[0].as_py().partition("-")[0]
+        merged[name] = _texts(prefix, [_sums(part, starts) for part in _numbers(texts)])
+    return pa.table(merged, schema=DIGESTS_SCHEMA)
+
+
 def differing_windows(found: pa.Table, seals: pa.Table, events: pa.Schema) -> pa.Table:
     """Returns the windows whose digests differ from the sealed digests.
 
@@ -109,6 +132,18 @@ def differing_windows(found: pa.Table, seals: pa.Table, events: pa.Schema) -> pa
 def _sums(hashes: Hashes, starts: Any) -> Hashes:
     """Returns the sums of hashes, modulo 2^64, of the segments that begin at `starts`."""
     return np.add.reduceat(hashes, starts) if len(starts) else hashes[:0]
+
+
+def _numbers(texts: pa.Array) -> list[Hashes]:
+    """Returns the two sums in the texts of digests that `_texts` has written."""
+    size = len(texts[0].as_py())
+    fixed = texts.cast(pa.binary()).cast(pa.binary(size))
+    letters = np.frombuffer(fixed.buffers()[1], np.uint8)
+    letters = letters.reshape(-1, size)[fixed.offset : fixed.offset + len(fixed)]
+    digits = np.searchsorted(_HEX, letters).astype(np.uint64)
+    places = np.arange(60, -1, -4, dtype=np.uint64)
+    ends = (size - 17, size)
+    return [np.bitwise_or.reduce(digits[:, end - 16 : end] << places, axis=1) for end in ends]
 
 
 def _texts(prefix: str, sums: Sequence[Hashes]) -> pa.Array:

@@ -24,6 +24,7 @@ from rewindow.progress.listener import Listener, Silent
 from rewindow.progress.steps import watched
 from rewindow.publication.actions import PublicationAction
 from rewindow.publication.result import PublicationResult
+from rewindow.recording.form import check_form
 from rewindow.recording.inventory import check_unneeded
 from rewindow.recording.result import RecordResult
 from rewindow.recording.sources.size import bytes_to_read
@@ -202,6 +203,20 @@ def record(  # noqa: PLR0913 - each is an option of the verb
         check_unneeded(config, stream)
     elif not seal_again:
         _check_settings(config, stream)
+    if check_form(config, stream, start_over=start_over):
+        from rewindow.recording.in_place import record_in_place
+
+        return record_in_place(
+            config,
+            stream,
+            sealed_to=sealed_to,
+            end=end,
+            start_over=start_over,
+            listener=listener,
+            seal_again=seal_again,
+            reopen=reopen,
+            replace=replace,
+        )
     flags = {
         "--end": end,
         "--seal-again": seal_again,

@@ -237,7 +237,7 @@ def rows_of(config: Config, name: str, window: str, limit: int) -> tuple[int, bo
         "n"
     ].to_pylist()[0]
     rows = query(
-        f'select * from s where window_id = {number} order by "offset" limit {limit}',
+        f'select * from s where window_id = {number} order by "offset", arrived_at limit {limit}',
         **tables,
     )
     last = max(entry.sealed.last, entry.end or entry.sealed.last) if entry.sealed else 0

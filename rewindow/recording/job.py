@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rewindow.progress.listener import Lines
+from rewindow.recording.form import check_form
+from rewindow.recording.in_place import record_in_place
 from rewindow.recording.record import record
 from rewindow.recording.upgrade import upgradable, upgrade_stream
 from rewindow.settings.config import Config
@@ -27,7 +29,11 @@ def record_job(stream: str, **options: Any) -> dict[str, Any]:
             start_over.
     """
     config = Config.load()
-    config.stream(stream)
+    if check_form(config, stream, start_over=bool(options.get("start_over"))):
+        result = record_in_place(config, stream, listener=Lines(print_line), **options)
+        for line in result.lines():
+            logger.info(line)
+        return result.to_json()
     spark = spark_session(config, f"rewindow record {stream}", quick=True)
     result = record(spark, config, stream, listener=Lines(print_line), **options)
     for line in result.lines():

@@ -36,8 +36,8 @@ from rewindow.names import quoted_column
 from rewindow.recording.sealing import every_window
 from rewindow.recording.sources.source import FILE, ROW
 from rewindow.recording.stream import StreamTables
-from rewindow.recording.tuples import content_order, frame_of
-from rewindow.spark.digests import empty_digests, window_digests
+from rewindow.recording.tuples import frame_of
+from rewindow.spark.digests import content_order, empty_digests, window_digests
 from rewindow.spark.frames import spark_schema, write_files
 from rewindow.storage import Table
 from rewindow.storage.delta import paths_of

@@ -31,8 +31,7 @@ from rewindow.names import quoted_column
 from rewindow.recording.arrival_counts import ArrivalCounts
 from rewindow.recording.file_layout import FileLayout
 from rewindow.recording.stream import StreamTables
-from rewindow.recording.tuples import content_order
-from rewindow.spark.digests import empty_digests, window_digests
+from rewindow.spark.digests import content_order, empty_digests, window_digests
 from rewindow.spark.frames import empty_frame, read_files, spark_schema, write_files
 from rewindow.storage import Table, data_files, query
 from rewindow.storage.delta import paths_of, total_size
@@ -68,7 +67,7 @@ def seal_uncommitted(spark: SparkSession, tables: StreamTables) -> WindowRange |
         frame = spark.read.schema(schema).parquet(*paths_of(files))
         _seal(tables, run, windows, window_digests(frame).toArrow(), schema)
         return windows
-    with _met(tables):
+    with refusing_overlap(tables):
         tables.windows.commit_files([], app_id=tables.app_id, version=run)
     tables.refresh()
     return None
@@ -92,7 +91,7 @@ def end(tables: StreamTables, on_moved: OnMoved = lambda end: None) -> None:
         raise InputError(f'stream "{tables.name}" cannot end: it has no tuples')
     if tables.end is None:
         on_moved(tables.last)
-        with _met(tables):
+        with refusing_overlap(tables):
             row = end_row(tables.data, tables.last)
             tables.windows.commit_arrow(row, app_id=tables.app_id, version=max(tables.run, 0))
         tables.refresh()
@@ -182,7 +181,7 @@ def seal(
     written = read_files(spark, folder, schema) if places.tuples else empty_frame(spark, schema)
     digests = places.check(tables.name, written)
     check()
-    with _met(tables):
+    with refusing_overlap(tables):
         tables.data.commit_files(files, app_id=tables.app_id, version=run)
     crash_point("record_after_data")
     empty = _seal(tables, run, windows, digests, schema)
@@ -232,7 +231,7 @@ def _seal(
         tables.data,
         tables.columns,
     )
-    with _met(tables):
+    with refusing_overlap(tables):
         tables.windows.commit_arrow(rows, app_id=tables.app_id, version=run)
     crash_point("record_after_windows")
     tables.refresh()
@@ -268,7 +267,7 @@ def every_window(
 
 
 @contextmanager
-def _met(tables: StreamTables) -> Iterator[None]:
+def refusing_overlap(tables: StreamTables) -> Iterator[None]:
     """Turns a commit conflict between two recordings into an `OverlapError`."""
     try:
         yield

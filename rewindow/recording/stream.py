@@ -241,7 +241,9 @@ def prepare_stream(
             config.files_table(name),
         ):
             path.delete_tree()
-        create_stream(config.stream_table(name), arrow_schema(schema), _settings(stream, schema))
+        create_stream(
+            config.stream_table(name), arrow_schema(schema), settings_to_store(stream, schema)
+        )
         tables = open_stream_tables(config, name)
         assert tables is not None
     check_settings(tables, stream, schema)
@@ -249,7 +251,9 @@ def prepare_stream(
     if new:
         tables.data.delta.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
         tables.data.refresh()
-    tables.set_properties(stream_properties(_settings(stream, spark_schema(tables.data.schema))))
+    tables.set_properties(
+        stream_properties(settings_to_store(stream, spark_schema(tables.data.schema)))
+    )
     return tables
 
 
@@ -276,7 +280,7 @@ def create_seals(config: Config, name: str, stream: StreamConfig, data: Table) -
 
     They are empty and have the current settings.
     """
-    create_stream(data.path, data.schema, _settings(stream, spark_schema(data.schema)))
+    create_stream(data.path, data.schema, settings_to_store(stream, spark_schema(data.schema)))
     data.set_properties(format_property(TableKind.STREAM))
 
 
@@ -306,7 +310,8 @@ def _event_types(schema: StructType) -> list[str]:
     return [f"{field.name} {field.dataType.simpleString()}" for field in schema.fields[2:]]
 
 
-def _settings(stream: StreamConfig, schema: StructType) -> dict[str, object]:
+def settings_to_store(stream: StreamConfig, schema: StructType) -> dict[str, object]:
+    """Returns the settings that are stored with a stream's seals."""
     return fixed_settings(stream) | {
         "event_at": stream.event_at or "",
         "keys": ",".join(stream.keys),

@@ -37,7 +37,7 @@ from rewindow.recording.sources.source import BAD, FILE, RAW, ROW, SourceContent
 from rewindow.sequences import excluding, names_of
 from rewindow.settings.config import StreamConfig
 from rewindow.spark.columns import aliased, or_false
-from rewindow.spark.digests import check_digestible, row_hashes
+from rewindow.spark.digests import check_digestible
 from rewindow.spark.frames import empty_frame
 from rewindow.storage.fields import fields_without
 
@@ -195,24 +195,6 @@ def recorded_schema(tuples: T.StructType) -> T.StructType:
     head = [T.StructField("window_id", T.LongType()), T.StructField("offset", T.LongType())]
     rest = fields_without(tuples.fields, (*POSITION, REASON, PAYLOAD, *NOTES, "window_id"))
     return T.StructType(head + rest)
-
-
-def content_order(schema: T.StructType) -> list[Column]:
-    """Returns the sort order of tuples that depends only on their content: by arrival, then by two
-    hashes of the event columns, then by the columns, in case that different tuples have equal
-    hashes.
-
-    Args:
-        schema: schema of the recorded stream.
-
-    Rules: X56
-    """
-    order = [F.col("arrived_at"), *row_hashes(schema)]
-    for field in schema.fields[3:]:
-        # Spark cannot sort by a map.
-        if "map<" not in field.dataType.simpleString():
-            order.append(_quoted(field.name))
-    return order
 
 
 def frame_of(spark: SparkSession, schema: T.StructType, paths: Sequence[str]) -> DataFrame:

@@ -120,6 +120,16 @@ class StreamConfig(Section):
     """Commits of a Delta source that change or delete rows: stop with an error ("refuse"), or skip
     them, including the rows that they added.
     """
+    copies: bool = Field(True, alias="copy")
+    """Whether the tuples of a Delta source are copied. If not, windows are sealed over the table
+    where it is, and replays read it there.
+
+    Rules: X57
+    """
+    late_windows_max: int = Field(default=1_000, ge=0)
+    """Number of sealed windows of a table in place that one recording may seal again; with more,
+    `arrived_at` is probably not the arrival time.
+    """
     keep: list[str] | None = None
     """Columns of the source that become event columns; by default all of them."""
     select: dict[str, str] = Field(default_factory=dict)

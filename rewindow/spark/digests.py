@@ -110,6 +110,24 @@ def row_hashes(
     return _hash_fields(SALTS[0], values), _hash_fields(SALTS[1], values[::-1])
 
 
+def content_order(schema: T.StructType) -> list[Column]:
+    """Returns the sort order of tuples that depends only on their content: by arrival, then by two
+    hashes of the event columns, then by the columns, in case that different tuples have equal
+    hashes.
+
+    Args:
+        schema: schema of the recorded stream.
+
+    Rules: X56
+    """
+    order = [F.col("arrived_at"), *row_hashes(schema)]
+    for field in schema.fields[3:]:
+        # Spark cannot sort by a map.
+        if "map<" not in field.dataType.simpleString():
+            order.append(F.col(quoted_column(field.name)))
+    return order
+
+
 def hash_of(values: Mapping[str, tuple[Column, T.DataType]]) -> Column:
     """Returns the hash of a row with the given named values, each with its type.
 

@@ -8,7 +8,7 @@ from inspect import signature
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
@@ -19,8 +19,9 @@ from rewindow.names import quoted_column
 from rewindow.recovery import Plan
 from rewindow.sequences import excluding, map_values
 from rewindow.spark.columns import aliased, column_types, null_of
+from rewindow.spark.digests import content_order
 from rewindow.spark.shared_folder import executor_hosts, lost_rows
-from rewindow.storage import Table, query
+from rewindow.storage import Table, TuplesInPlace, query
 from rewindow.storage.inputs import open_input
 from rewindow.storage.streams import open_sealed
 from rewindow.windows import Grid, WindowRange
@@ -47,6 +48,8 @@ def read_windows(spark: SparkSession, table: Table, windows: WindowRange) -> Dat
     Tables that Rewindow writes are read by their files, without Delta's snapshot query. Other
     tables are read through Delta. Hidden windows are left out.
     """
+    if isinstance(table, TuplesInPlace):
+        return _read_in_place(spark, table, windows)
     inside = F.col("window_id").between(windows.first, windows.last)
     hidden = []
     for part in table.hidden:
@@ -62,6 +65,38 @@ def read_windows(spark: SparkSession, table: Table, windows: WindowRange) -> Dat
     if not paths:
         return empty_frame(spark, schema)
     return spark.read.schema(schema).parquet(*paths).where(inside)
+
+
+def _read_in_place(spark: SparkSession, table: TuplesInPlace, windows: WindowRange) -> DataFrame:
+    """Returns the tuples of a window range from a table in place.
+
+    Files are skipped by the bounds of their arrivals. The offsets are computed only if they are
+    used, because that sorts the tuples of each window by content.
+
+    Rules: X56, X57
+    """
+    if table.frame is None:
+        reader = spark.read.format("delta").option("versionAsOf", table.version)
+        table.frame = reader.load(table.columns.source)
+    grid = table.columns.grid
+    arrived_at = F.col(quoted_column(table.columns.arrived_at))
+    inside = arrived_at >= F.timestamp_micros(F.lit(grid.start_us(windows.first)))
+    inside &= arrived_at < F.timestamp_micros(F.lit(grid.end_us(windows.last)))
+    micros = f"unix_micros({quoted_column(table.columns.arrived_at)})"
+    window = F.expr(f"({micros} - {grid.origin_us}) div {grid.width_us}")
+    schema = spark_schema(table.schema)
+    events = map(quoted_column, table.columns.events)
+    tuples = table.frame.where(inside).select(
+        window.alias("window_id"),
+        arrived_at.alias("arrived_at"),
+        *events,
+    )
+    for part in table.hidden:
+        if part.overlap(windows):
+            tuples = tuples.where(~F.col("window_id").between(part.first, part.last))
+    order = Window.partitionBy("window_id").orderBy(*content_order(schema))
+    offset = (F.row_number().over(order) - 1).cast("bigint")
+    return tuples.withColumn("offset", offset).select(*map(quoted_column, schema.names))
 
 
 def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
@@ -91,6 +126,9 @@ def count_windows(table: Table, windows: WindowRange) -> pa.Table:
     The rows of a table with deletion vectors or column mapping cannot be counted in its files, so a
     query counts them.
     """
+    if table.counts is not None:
+        inside = (pc.field("window_id") >= windows.first) & (pc.field("window_id") <= windows.last)
+        return table.counts.filter(inside & (pc.field("tuples") > 0))
     counts = (
         _counts_of_files(table, windows) if table.is_plain() else _counts_by_query(table, windows)
     )

@@ -28,6 +28,7 @@ from rewindow.spark.jars import expected_jars, missing_jars
 from rewindow.spark.java import JAVA_OPTIONS, find_java
 
 DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+_VACUUM = "spark.databricks.delta.vacuum"
 _LOCK = "owner.lock"
 _LOCAL = re.compile(r"local(\[(?P<threads>\d+|\*)(, *(?P<failures>\d+))?\])?")
 _STRAY = (
@@ -287,6 +288,9 @@ def _delta(config: Config) -> dict[str, str]:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # By default reading a log takes 50 tasks, even for a small log.
         "spark.databricks.delta.snapshotPartitions": "1",
+        # Delta refuses a version older than the retention of removed files even if all of its files
+        # exist. The pinned version of a table in place may be that old.
+        f"{_VACUUM}.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
     }
 
 

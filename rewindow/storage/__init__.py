@@ -4,6 +4,7 @@ fence, which stops commits of older attempts.
 
 from rewindow.storage.delta import DataFile, Table, create_table, data_files
 from rewindow.storage.fence import FencedTable, Log, Position, fence, position
+from rewindow.storage.in_place import TuplesInPlace
 from rewindow.storage.queries import in_windows, query, quoted
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Log",
     "Position",
     "Table",
+    "TuplesInPlace",
     "create_table",
     "data_files",
     "fence",

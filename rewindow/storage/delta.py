@@ -80,6 +80,12 @@ class DataFile:
     statistics: str = ""
     checksum: str = ""
 
+    def may_hold(self, first: int | None, last: int | None) -> bool:
+        """Returns whether the file may contain windows of a range."""
+        below = first is not None and self.last is not None and self.last < first
+        above = last is not None and self.first is not None and self.first > last
+        return not (below or above)
+
 
 class Sized(Protocol):
     """A file whose size is known."""
@@ -119,9 +125,11 @@ class Table:
 
     Attributes:
         hidden: windows of a stream that were never sealed, whose rows must not be read.
+        counts: window_id and the number of tuples of sealed windows, if they need not be counted.
     """
 
     hidden: tuple[WindowRange, ...] = ()
+    counts: pa.Table | None = None
 
     def __init__(self, path: Location, delta: DeltaTable) -> None:
         self.path = path
@@ -136,6 +144,9 @@ class Table:
             TableError: the version does not exist, or the log is damaged.
         """
         path = location(path)
+        for form in cls.__subclasses__():
+            if form.is_at(path):
+                return form.at(path, version)
         wanted = "" if version is None else f" at version {version}"
         try:
             with reading_table(path, what=wanted):
@@ -150,8 +161,27 @@ class Table:
 
     @staticmethod
     def exists(path: Location | str) -> bool:
-        """Returns whether a folder contains a Delta table."""
-        return (location(path) / "_delta_log").is_dir() and DeltaTable.is_deltatable(str(path))
+        """Returns whether a folder contains a Delta table, or a stream in place."""
+        path = location(path)
+        if (path / "_delta_log").is_dir():
+            return DeltaTable.is_deltatable(str(path))
+        return any(form.is_at(path) for form in Table.__subclasses__())
+
+    @classmethod
+    def is_at(cls, path: Location) -> bool:
+        """Returns whether a folder contains a table of this form, whose files are elsewhere."""
+        return False
+
+    @classmethod
+    def at(cls, path: Location, version: int | None) -> Table:
+        """Returns the table of this form in a folder."""
+        return cls(path, open_delta(path, version))
+
+    def view(self, table: str) -> str | None:
+        """Returns the query that makes the rows of this table from the Delta table `table`; None if
+        they are the same.
+        """
+        return None
 
     def refresh(self) -> Table:
         """Moves the table to its newest snapshot and returns it."""
@@ -228,7 +258,7 @@ class Table:
             column["size_bytes"],
             changed,
         )
-        return [file for file in files if _may_hold(file, first, last)]
+        return [file for file in files if file.may_hold(first, last)]
 
     def read(self, file: DataFile, columns: list[str]) -> pa.Table:
         """Returns columns of one of the table's files.
@@ -493,12 +523,6 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_map(kind):
         return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
     return kind
-
-
-def _may_hold(file: DataFile, first: int | None, last: int | None) -> bool:
-    below = first is not None and file.last is not None and file.last < first
-    above = last is not None and file.first is not None and file.first > last
-    return not (below or above)
 
 
 def _add_action(root: Location, file: DataFile) -> AddAction:

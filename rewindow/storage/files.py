@@ -98,7 +98,12 @@ def noted_files(files: Table) -> dict[str, tuple[int, str]]:
 
 
 def name_in(data: Table, file: DataFile) -> str:
-    """Returns the path of a file in its table's folder. It is the key of the file's row."""
+    """Returns the path of a file in its table's folder. It is the key of the file's row.
+
+    A file outside of the folder, such as one of a table in place, has its absolute path.
+    """
+    if not location(file.path).is_below(data.path):
+        return file.path
     return location(file.path).relative_to(data.path)
 
 

@@ -16,6 +16,7 @@ from rewindow.location import Location, location
 from rewindow.recovery import InputPlan
 from rewindow.storage.delta import DataFile, Table, paths_of
 from rewindow.storage.files import file_checksum, name_in, noted_files, open_files
+from rewindow.storage.in_place import TuplesInPlace
 from rewindow.windows import WindowRange
 
 _THREADS = 4
@@ -105,7 +106,8 @@ class InputFiles:
 
     def _compare_size(self, file: DataFile) -> None:
         name = name_in(self._table, file)
-        if name not in self._noted:
+        # The files of a table in place all belong to another program.
+        if name not in self._noted and not isinstance(self._table, TuplesInPlace):
             self.foreign.append(name)
         noted = self._noted.get(name, (file.size, ""))[0]
         try:

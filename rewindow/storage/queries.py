@@ -4,6 +4,7 @@ files.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from rewindow.storage.delta import DataFile, Table, paths_of, plain_schema
 from rewindow.storage.failures import reading_tables
 from rewindow.windows import WindowRange
 
+_WITH = re.compile(r"\s*with\s", re.IGNORECASE)
 _PIECES_MIN = 16
 _PIECE_ROWS_MIN = 1_000
 """`in_order` rearranges at most `_PIECES_MIN` pieces, and one more for each `_PIECE_ROWS_MIN` rows;
@@ -83,8 +85,16 @@ def _executed(sql: str, tables: Mapping[str, Table]) -> Any:
     bytes would then end the process.
     """
     builder = QueryBuilder()
+    views = []
     for name, table in tables.items():
-        builder.register(name, table.delta)
+        if view := table.view(f"{name}__source"):
+            views.append(f"{name} as ({view})")
+        builder.register(f"{name}__source" if view else name, table.delta)
+    if views:
+        # A query that begins with its own named queries gets the views before them.
+        begin = _WITH.match(sql)
+        rest = f", {sql[begin.end() :]}" if begin else f" {sql}"
+        sql = f"with {', '.join(views)}{rest}"
     return builder.execute(sql)
 
 

@@ -17,6 +17,7 @@ from rewindow.names import stream_of, windows_name
 from rewindow.storage.delta import Table, create_table
 from rewindow.storage.files import FILES_SCHEMA, files_path
 from rewindow.storage.formats import TableKind, check_format, format_property
+from rewindow.storage.in_place import TuplesInPlace
 from rewindow.storage.log_gaps import restore_hint
 from rewindow.storage.queries import query
 from rewindow.windows import Grid, WindowRange
@@ -130,10 +131,13 @@ def open_sealed(
     Rules: W40
     """
     table = Table.open(data, version)
-    sql = f"select window_id from w where window_id between {windows.first} and {windows.last}"
-    table.hidden = tuple(
-        holes(query(sql, w=Table.open(seals, seals_version))["window_id"], windows)
-    )
+    sql = f"""select window_id, tuples from w
+              where window_id between {windows.first} and {windows.last}"""
+    sealed = query(sql, w=Table.open(seals, seals_version))
+    table.hidden = tuple(holes(sealed["window_id"], windows))
+    if isinstance(table, TuplesInPlace):
+        # The seals count exactly the tuples of this version (X57).
+        table.counts = sealed
     return table
 
 
@@ -175,6 +179,22 @@ def create_stream(
     """
     given = {"delta.checkpointInterval": CHECKPOINT_COMMITS, **(properties or {})}
     create_table(data, schema, {**given, **format_property(TableKind.STREAM)})
+    create_seal_tables(data, settings, given)
+
+
+def create_seal_tables(
+    data: Location,
+    settings: Mapping[str, object],
+    properties: Mapping[str, str] | None = None,
+) -> None:
+    """Creates the missing tables of seals and of data files of a stream.
+
+    Args:
+        data: folder of the stream's tuples; the tables are next to it.
+        settings: grid and other settings, stored with the seals.
+        properties: further properties of both tables.
+    """
+    given = {"delta.checkpointInterval": CHECKPOINT_COMMITS, **(properties or {})}
     create_table(files_path(data), FILES_SCHEMA, {**given, **format_property(TableKind.FILES)})
     stored = {**given, **stream_properties(settings), **format_property(TableKind.SEALS)}
     create_table(data.with_name(windows_name(data.name)), WINDOWS_SCHEMA, stored)
