@@ -112,6 +112,7 @@ def show(stream: Stream, as_json: AsJson = False) -> None:
     print_facts(
         {
             "stream": f"{stream} ({'published' if entry.is_published else 'recorded'})",
+            **({"in place": inventory.place_of(config, stream)} if entry.in_place else {}),
             "sealed": f"{entry.sealed or ''} {entry.span()}",
             "windows": f"{entry.windows:,} of {grid}, {entry.empty:,} empty, {entry.missing:,} "
             "missing",

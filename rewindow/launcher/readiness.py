@@ -13,8 +13,8 @@ from rewindow.names import whole_replay
 from rewindow.recovery import Plan
 from rewindow.settings.config import Config
 from rewindow.spark.heap import is_repeated
-from rewindow.storage import Position
-from rewindow.storage.inputs import open_input
+from rewindow.storage import Position, TuplesInPlace
+from rewindow.storage.inputs import InputFiles, open_input
 from rewindow.storage.layout import check_replay_format
 from rewindow.storage.staged_marks import check_ledger, check_sealed_rows, staged_positions
 
@@ -56,9 +56,14 @@ def check_tables(config: Config, ledger: Ledger, plan: Plan) -> dict[str, Positi
 
 
 def check_inputs(config: Config, plan: Plan) -> None:
-    """Checks that the inputs of a replay exist and are the planned streams."""
+    """Checks that the inputs of a replay exist and are the planned streams.
+
+    The files of tables in place are looked for too, because users can remove them at any time.
+    """
     for entry in plan.inputs:
-        open_input(entry, config.state)
+        table = open_input(entry, config.state)
+        if isinstance(table, TuplesInPlace):
+            InputFiles(entry.stream, table, checksums=False).compare(plan.range)
 
 
 def check_attempts(config: Config, ledger: Ledger, plan: Plan) -> None:

@@ -68,6 +68,7 @@ DECIDES_ROWS = (
     "state/row_hash.py",
     "state/store.py",
     "storage/fields.py",
+    "storage/in_place.py",
     "storage/inputs.py",
     "storage/streams.py",
     "tuple_engine",

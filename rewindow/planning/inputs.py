@@ -15,9 +15,9 @@ from rewindow.facts.seals import sealed_range, sealed_windows, stream_end
 from rewindow.loading.catalog import stream_of
 from rewindow.names import did_you_mean
 from rewindow.recovery import InputPlan, StartState, path_in
-from rewindow.retention.horizon import retention_days
+from rewindow.retention.horizon import log_days, retention_days
 from rewindow.settings.config import HEARTBEAT, Config
-from rewindow.storage import Table
+from rewindow.storage import Table, TuplesInPlace
 from rewindow.storage.formats import TableKind, check_format
 from rewindow.storage.inputs import InputFiles
 from rewindow.storage.stream_settings import check_recorded_settings
@@ -268,15 +268,23 @@ def end_warnings(recorded: Mapping[str, RecordedStream], windows: WindowRange) -
 
 
 def expiry_warnings(recorded: Mapping[str, RecordedStream]) -> list[str]:
-    """Returns a warning for each input that is a published stream, with the time until which the
-    plan can be run.
+    """Returns a warning for each input that is a published stream or a table in place, with the
+    time until which the plan can be run.
 
-    Publications rewrite such a table, so the pinned version is deleted after its retention period.
-    A recorded stream only grows.
+    Publications rewrite such a table, and users change a table in place, so the pinned version is
+    deleted after its retention period. A copy only grows.
     """
     warnings = []
     for name, stream in recorded.items():
-        if "application" in stored_settings(stream.seals):
+        if isinstance(stream.table, TuplesInPlace):
+            committed_ms = stream.table.history(1)[0]["timestamp"]
+            until_us = int(committed_ms * 1000 + log_days(stream.table) * 86_400_000_000)
+            warnings.append(
+                f'input "{name}" is a table in place, {stream.table.columns.source}: this plan can '
+                f"be run until {format_time(until_us)}, because the log of the table keeps version "
+                f"{stream.table.version} until then, unless VACUUM removes its files"
+            )
+        elif "application" in stored_settings(stream.seals):
             committed_ms = stream.table.history(1)[0]["timestamp"]
             until_us = int(committed_ms * 1000 + retention_days(stream.table) * 86_400_000_000)
             warnings.append(

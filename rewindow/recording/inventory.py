@@ -19,7 +19,7 @@ from rewindow.location import Location
 from rewindow.names import did_you_mean, windows_name
 from rewindow.sequences import names_of
 from rewindow.settings.config import Config
-from rewindow.storage import Table, query
+from rewindow.storage import Table, TuplesInPlace, query
 from rewindow.storage.delta import total_size
 from rewindow.storage.fields import column_pairs
 from rewindow.storage.files import files_path
@@ -47,6 +47,7 @@ class StreamEntry:
         tuples, bytes: recorded amounts.
         end: last window of a stream that has ended.
         late: number of its tuples in quarantine that arrived after their windows were sealed.
+        in_place: whether its tuples are read from the table that was there before.
     """
 
     name: str
@@ -60,6 +61,7 @@ class StreamEntry:
     bytes: int
     end: int | None
     late: int
+    in_place: bool = False
 
     def span(self) -> str:
         """Returns the time range that the stream's sealed windows cover."""
@@ -89,6 +91,7 @@ class StreamEntry:
             "tuples": self.tuples,
             "bytes": self.bytes,
             "late": self.late,
+            "in_place": self.in_place,
         }
 
 
@@ -146,6 +149,7 @@ def _entry(config: Config, name: str, late: int) -> StreamEntry:
         bytes=total_size(data.files()),
         end=stream_end(seals),
         late=late,
+        in_place=isinstance(data, TuplesInPlace),
     )
 
 
@@ -209,6 +213,13 @@ def columns_of(config: Config, name: str) -> list[tuple[str, str]]:
     return [(field.name, str(field.type)) for field in Table.open(config.stream_table(name)).schema]
 
 
+def place_of(config: Config, name: str) -> str:
+    """Returns the table of a stream in place, and the version at which it is sealed."""
+    table = Table.open(config.stream_table(name))
+    assert isinstance(table, TuplesInPlace), "asked for a stream in place"
+    return f"{table.columns.source} at version {table.version}"
+
+
 def settings_of(config: Config, name: str) -> dict[str, str]:
     """Returns the settings with which a stream was recorded."""
     return stored_settings(Table.open(config.windows_table(name)))
@@ -237,7 +248,7 @@ def rows_of(config: Config, name: str, window: str, limit: int) -> tuple[int, bo
         "n"
     ].to_pylist()[0]
     rows = query(
-        f'select * from s where window_id = {number} order by "offset", arrived_at limit {limit}',
+        f'select * from s where window_id = {number} order by "offset" limit {limit}',
         **tables,
     )
     last = max(entry.sealed.last, entry.end or entry.sealed.last) if entry.sealed else 0

@@ -27,7 +27,7 @@ from rewindow.recording.stream import recording_lock
 from rewindow.settings.config import Config
 from rewindow.spark.digests import NOT_DIGESTED, digest_columns, empty_digests
 from rewindow.spark.frames import read_windows
-from rewindow.storage import Table, create_table, query
+from rewindow.storage import Table, TuplesInPlace, create_table, query
 from rewindow.storage.files import FILES_SCHEMA, files_path, name_in, note_files, noted_files
 from rewindow.storage.formats import TableKind, check_format, format_property
 from rewindow.storage.streams import WINDOWS_SCHEMA, sealed_streams
@@ -80,7 +80,12 @@ def upgradable(config: Config, names: Sequence[str]) -> list[str]:
     Raises:
         InputError: the stream or application does not exist.
     """
-    known = sealed_streams(config.state / "streams")
+    # A stream in place has no data files of ours, and its seals are compared at each recording.
+    known = [
+        name
+        for name in sealed_streams(config.state / "streams")
+        if not TuplesInPlace.is_at(config.stream_table(name))
+    ]
     found: set[str] = set()
     for name in names:
         streams = [stream for stream in known if _is_of(stream, name)]

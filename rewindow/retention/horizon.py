@@ -74,6 +74,11 @@ def retention_days(table: Table) -> float:
     return min(_days(properties.get(name), default) for name, default in _DEFAULT_DAYS.items())
 
 
+def log_days(table: Table) -> float:
+    """Returns the number of days for which a table retains the commits of its log."""
+    return _days(table.properties.get(LOG), _DEFAULT_DAYS[LOG])
+
+
 def _days(text: str | None, default: float) -> float:
     """Returns an interval in days; the default if it is missing or cannot be parsed.
 

@@ -11,6 +11,7 @@ Rules: X57
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -84,12 +85,13 @@ class SourceColumns:
         ]
         return pa.schema([*head, *map(table.field, self.events)])
 
-    def sql(self, table: str, windows: WindowRange | None) -> str:
-        """Returns a query for the stream's tuples in a range of windows, without an order.
+    def sql(self, table: str, windows: WindowRange | None, order: Sequence[str]) -> str:
+        """Returns a query for the stream's tuples in a range of windows.
 
         Args:
             table: the table's name in the query.
             windows: the range; None for no tuple.
+            order: columns that order tuples with the same arrival.
         """
         grid = self.grid
         at = f"arrow_cast({quoted(self.arrived_at)}, 'Int64')"
@@ -99,7 +101,10 @@ class SourceColumns:
             inside = f"{at} >= {begin} and {at} < {end}"
         columns = [
             f"({at} - {grid.origin_us}) / {grid.width_us} as window_id",
-            'cast(null as bigint) as "offset"',
+            # DataFusion numbers the tuples only if the query uses the offset.
+            f"cast(row_number() over (partition by ({at} - {grid.origin_us}) / {grid.width_us} "
+            f"order by {', '.join(map(quoted, (self.arrived_at, *order)))}) - 1 as bigint) "
+            'as "offset"',
             f"{quoted(self.arrived_at)} as arrived_at",
             *map(quoted, self.events),
         ]
@@ -196,7 +201,12 @@ class TuplesInPlace(Table):
 
     def view(self, table: str) -> str | None:
         """See Table."""
-        return self.columns.sql(table, self.sealed)
+        # DataFusion cannot sort by nested columns.
+        schema = self.schema
+        order = [
+            name for name in self.columns.events if not pa.types.is_nested(schema.field(name).type)
+        ]
+        return self.columns.sql(table, self.sealed, order)
 
     def files(self, first: int | None = None, last: int | None = None) -> list[DataFile]:
         """Returns the files of the source that may have tuples of a range of windows."""

@@ -20,6 +20,10 @@ from rewindow.storage.in_place import TuplesInPlace
 from rewindow.windows import WindowRange
 
 _THREADS = 4
+_HINT_IN_PLACE = (
+    "Its table is read in place, and VACUUM or another program has removed the file. Record the "
+    "stream, then abandon the replay and plan its range again."
+)
 _HINT = "Restore the file from a backup, then continue; or replay ranges without its windows."
 
 
@@ -57,7 +61,7 @@ class InputFiles:
         noted: recorded size and checksum of files, by path in the table's folder, if they are not
             in the table `.files` of a stream.
         origin: sentence for errors that names the writer and the reader.
-        hint: the next step after an error.
+        hint: the next step after an error; by default to restore the file.
 
     Attributes:
         foreign: files without a recorded checksum, written by another program, such as one that
@@ -72,14 +76,14 @@ class InputFiles:
         checksums: bool,
         noted: Mapping[str, tuple[int, str]] | None = None,
         origin: str = "",
-        hint: str = _HINT,
+        hint: str = "",
     ) -> None:
         self._stream = stream
         self._table = table
         self._checksums = checksums
         self._noted = noted_files(open_files(table.path)) if noted is None else noted
         self._origin = origin
-        self._hint = hint
+        self._hint = hint or (_HINT_IN_PLACE if isinstance(table, TuplesInPlace) else _HINT)
         self._compared: set[str] = set()
         self.foreign: list[str] = []
 
