@@ -1,9 +1,9 @@
 """Seals the windows of a Delta table where it is, without copying its tuples and without a JVM.
 
-All rows are read once by DataFusion, and numpy computes the same digests as Spark. A window whose
-digest has changed since it was sealed gets a new seal of the next generation. The seals and the
-version of the source at which they are valid are one commit, so that after every crash each sealed
-window has exactly the tuples that its seal counts.
+DataFusion reads the rows, and numpy computes the same digests as Spark. A later run reads only the
+windows that may have changed. A window whose digest has changed gets a seal of the next generation.
+The seals and the version of the source at which they are valid are one commit, so that after every
+crash each sealed window has exactly the tuples that its seal counts.
 
 Rules: W40, X21, X57
 """
@@ -13,9 +13,10 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import starmap
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +35,7 @@ from rewindow.progress.listener import Listener, Silent
 from rewindow.recording import inventory, malformed, sealing
 from rewindow.recording.arrival_counts import ArrivalCounts
 from rewindow.recording.arrival_gaps import find_gap
+from rewindow.recording.changed_windows import changed_windows
 from rewindow.recording.progress import RecordingProgress
 from rewindow.recording.result import RecordResult
 from rewindow.recording.seal_range import RecordingCounts, SealRange
@@ -62,8 +64,6 @@ from rewindow.windows import WindowRange, to_ranges
 _PART_ROWS = 1_000_000
 _THREADS = 2
 _MERGED_ROWS = 2_000_000
-_NO_ROWS = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES"})
-"""Operations that change no row of a table."""
 _COLUMN = re.compile(r"\w+|`[^`]+`")
 _COPY = "Set copy = true in the section of the stream: its tuples are then copied."
 
@@ -148,17 +148,18 @@ class _Run:
         source = self._open_source()
         columns, schema = self._columns(source)
         tables = self._open_tables(source, columns, schema)
-        changed = self._changed(tables, source)
-        within = None if changed or tables.last is None else tables.last + 1
+        changed = self._changed(tables, source, columns)
         with self.progress.during("counting"):
-            counted = self._count(source, columns, schema, first=within)
+            counted = self._count(source, columns, schema, within=_parts(tables.sealed, changed))
         arrivals = counted.arrivals(columns)
         self._check_arrivals(arrivals)
         last = extent.last(arrivals, tables.end, given, end)
         self._check_gap(arrivals, tables, last)
         counts = extent.count(arrivals, tables, last)
-        self._report(counts, extent, tables)
-        old = self._differing(tables, counted, schema) if changed else None
+        self._report(counts, arrivals, extent, tables)
+        old = None
+        if changed and tables.sealed and (compared := changed.overlap(tables.sealed)):
+            old = self._differing(tables, counted, schema, compared)
         self._seal(tables, counted, counts.windows, old=old, schema=schema)
         if end:
             sealing.end(tables, self._mark_end)
@@ -282,8 +283,14 @@ class _Run:
         tables.set_properties(stream_properties(settings))
         return tables
 
-    def _changed(self, tables: StreamTables, source: Table) -> bool:
-        """Returns whether rows of the source may have changed since the windows were sealed.
+    def _changed(
+        self,
+        tables: StreamTables,
+        source: Table,
+        columns: SourceColumns,
+    ) -> WindowRange | None:
+        """Returns a range that contains all windows up to the last sealed one whose rows may have
+        changed; None if there are none.
 
         Raises:
             InputError: the source has lost commits.
@@ -297,25 +304,30 @@ class _Run:
                 hint="Restore them from a backup, or seal all windows again: rewindow record "
                 f"{self.name} --start-over",
             )
-        if version < 0:
-            return True
-        operations = {entry["version"]: entry.get("operation") for entry in source.history()}
-        since = range(version + 1, source.version + 1)
-        return any(operations.get(number) not in _NO_ROWS for number in since)
+        if tables.sealed is None or version < 0:
+            return tables.sealed
+        changed = changed_windows(source, version, columns)
+        if changed is None:
+            return tables.sealed
+        if not changed or changed[0].first > tables.sealed.last:
+            return None
+        return WindowRange(changed[0].first, min(changed[0].last, tables.sealed.last))
 
     def _count(
         self,
         source: Table,
         columns: SourceColumns,
         schema: pa.Schema,
-        first: int | None,
+        within: Sequence[tuple[int, int | None]],
     ) -> _Counted:
-        """Counts and digests the tuples of each window, from a window on or of the whole table."""
+        """Counts and digests the tuples of each window in the given ranges, by default of the whole
+        table.
+        """
         at = f"arrow_cast({quoted(columns.arrived_at)}, 'Int64')"
         events = [f"{quoted(name)} as {quoted(f'e_{name}')}" for name in columns.events]
         sql = f"select {', '.join([f'{at} as arrived_us', *events])} from t"
-        if first is not None:
-            sql += f" where {at} >= {columns.grid.start_us(first)}"
+        if within:
+            sql += f" where {' or '.join(starmap(columns.arrived_in, within))}"
         else:
             self.result.bytes_read = total_size(source.files())
         fields = pa.schema([schema.field(3 + place) for place in range(len(columns.events))])
@@ -394,9 +406,26 @@ class _Run:
             f"gap_windows_max = {gap.empty} accepts the gap.",
         )
 
-    def _report(self, counts: RecordingCounts, extent: SealRange, tables: StreamTables) -> None:
+    def _report(
+        self,
+        counts: RecordingCounts,
+        arrivals: ArrivalCounts,
+        extent: SealRange,
+        tables: StreamTables,
+    ) -> None:
+        """Reports tuples that are not in a sealed window."""
         self.result.already_there = counts.sealed
         self.result.waiting = counts.waiting
+        early = 0
+        if tables.first is not None:
+            early = int(arrivals.tuples[arrivals.windows < tables.first].sum())
+        if early:
+            self.result.warnings.append(
+                f"{quantity(early, 'tuple')} arrived before window "
+                f"{self.stream.grid.describe(tables.first or 0)}, the first one of the stream, and "
+                "are in no window; to seal their windows too: rewindow record "
+                f"{self.name} --start-over"
+            )
         if counts.open and tables.end is not None:
             self.result.warnings.append(
                 f"{counts.open:,} tuples are after window {self.stream.grid.describe(tables.end)}, "
@@ -410,21 +439,23 @@ class _Run:
         tables: StreamTables,
         counted: _Counted,
         schema: pa.Schema,
-    ) -> pa.Table | None:
-        """Returns the seals of the sealed windows whose digests have changed, with new values; None
-        if nothing was sealed.
+        changed: WindowRange,
+    ) -> pa.Table:
+        """Returns the seals of the windows whose digests have changed, with new values.
 
         If the source is another table than before, returns all seals.
+
+        Args:
+            tables, counted, schema: the stream, and what was counted.
+            changed: the sealed windows that were counted.
 
         Raises:
             InputError: more windows have changed than the settings allow.
         """
-        if tables.sealed is None:
-            return None
-        seals = read_seals(tables.windows)
+        seals = read_seals(tables.windows, changed)
         now = sealing.every_window(
             counted.digests,
-            [tables.sealed],
+            [changed],
             empty_digests(spark_schema(schema)),
         )
         differs = np.zeros(seals.num_rows, bool)
@@ -448,9 +479,9 @@ class _Run:
         self.result.removed = int(np.maximum(before - after, 0).sum())
         is_other = not pc.all(pc.equal(seals["table_id"], tables.data.id)).as_py()
         if number:
-            changed = to_ranges(now["window_id"].to_numpy()[differs])
+            windows = to_ranges(now["window_id"].to_numpy()[differs])
             ledger = Ledger.open(self.config.ledger_url)
-            self.result.warnings += mark_stale(ledger, self.name, changed)
+            self.result.warnings += mark_stale(ledger, self.name, windows)
         return rows if is_other else rows.filter(pa.array(differs))
 
     def _seal(
@@ -502,6 +533,19 @@ class _Run:
 
     def _mark_end(self, end: int | None) -> None:
         self.result.warnings += mark_end(Ledger.open(self.config.ledger_url), self.name, end)
+
+
+def _parts(
+    sealed: WindowRange | None,
+    changed: WindowRange | None,
+) -> list[tuple[int, int | None]]:
+    """Returns the ranges of windows to count: the changed ones, and those that are not sealed yet.
+    An empty list is the whole table.
+    """
+    if sealed is None or changed == sealed:
+        return []
+    rest: list[tuple[int, int | None]] = [(sealed.last + 1, None)]
+    return rest if changed is None else [(changed.first, changed.last), *rest]
 
 
 def _in_threads(

@@ -92,7 +92,7 @@ def upgradable(config: Config, names: Sequence[str]) -> list[str]:
         found.update(streams)
         if not streams:
             raise InputError(
-                f'stream or application "{name}" does not exist',
+                f'stream or application "{name}" does not exist, or is in place',
                 detail=f"Existing streams: {', '.join(known) or 'none'}.",
             )
     return sorted(found) if names else known

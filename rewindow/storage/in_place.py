@@ -32,7 +32,7 @@ from rewindow.storage.snapshots import open_delta
 from rewindow.windows import Grid, WindowRange
 
 _PHYSICAL = "delta.columnMapping.physicalName"
-_CUT_US = 999
+CUT_US = 999
 """The log has the largest timestamp of a file in whole milliseconds, rounded down."""
 
 
@@ -85,6 +85,16 @@ class SourceColumns:
         ]
         return pa.schema([*head, *map(table.field, self.events)])
 
+    def arrived_in(self, first: int, last: int | None) -> str:
+        """Returns the SQL condition that a row is in a range of windows, by which files are
+        skipped. Without a last window, the range has no end.
+        """
+        grid = self.grid
+        condition = f"{quoted(self.arrived_at)} >= {_time(grid.start_us(first))}"
+        if last is not None:
+            condition += f" and {quoted(self.arrived_at)} < {_time(grid.end_us(last))}"
+        return f"({condition})"
+
     def sql(self, table: str, windows: WindowRange | None, order: Sequence[str]) -> str:
         """Returns a query for the stream's tuples in a range of windows.
 
@@ -95,10 +105,7 @@ class SourceColumns:
         """
         grid = self.grid
         at = f"arrow_cast({quoted(self.arrived_at)}, 'Int64')"
-        inside = "false"
-        if windows is not None:
-            begin, end = grid.start_us(windows.first), grid.end_us(windows.last)
-            inside = f"{at} >= {begin} and {at} < {end}"
+        inside = "false" if windows is None else self.arrived_in(windows.first, windows.last)
         columns = [
             f"({at} - {grid.origin_us}) / {grid.width_us} as window_id",
             # DataFusion numbers the tuples only if the query uses the offset.
@@ -109,6 +116,10 @@ class SourceColumns:
             *map(quoted, self.events),
         ]
         return f"select {', '.join(columns)} from {table} where {inside}"
+
+
+def _time(time_us: int) -> str:
+    return f"arrow_cast({time_us}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 
 
 _NOTE = "_rewindow/in_place.json"
@@ -211,28 +222,16 @@ class TuplesInPlace(Table):
     def files(self, first: int | None = None, last: int | None = None) -> list[DataFile]:
         """Returns the files of the source that may have tuples of a range of windows."""
         actions = self._actions()
-        column = _physical_name(self._delta, self.columns.arrived_at)
-        grid = self.columns.grid
-        bounds: list[list[int | None]] = []
-        for name, more in ((f"min.{column}", 0), (f"max.{column}", _CUT_US)):
-            times_us = [None] * actions.num_rows
-            if name in actions.column_names:
-                times = actions[name].cast(pa.timestamp("us", "UTC"))
-                times_us = times.cast(pa.int64()).to_pylist()
-            bounds.append(
-                [
-                    None if time_us is None else (time_us + more - grid.origin_us) // grid.width_us
-                    for time_us in times_us
-                ]
-            )
-        paths = map(self._path_of, actions["path"].to_pylist())
+        bounds = arrival_bounds(self._delta, self.columns)
+        sizes = actions["size_bytes"].to_pylist()
         rows = pc.fill_null(actions["num_records"], 0).to_pylist()
-        found = map(DataFile, paths, rows, *bounds, actions["size_bytes"].to_pylist())
+        found = []
+        for (name, low, high), count, size in zip(bounds, rows, sizes, strict=True):
+            found.append(DataFile(self._path_of(name), count, low, high, size))
         return [file for file in found if file.may_hold(first, last)]
 
-    def _path_of(self, name: str) -> str:
+    def _path_of(self, path: str) -> str:
         """Returns the path of a file. The log of a shallow clone has absolute paths."""
-        path = unquote(name)
         if path.startswith("file:"):
             return "/" + path.removeprefix("file:").lstrip("/")
         return path if path.startswith("/") else (location(self.columns.source) / path).uri
@@ -256,13 +255,39 @@ def read_note(path: Location) -> SourceColumns:
         ) from error
 
 
+def arrival_bounds(
+    delta: DeltaTable,
+    columns: SourceColumns,
+) -> list[tuple[str, int | None, int | None]]:
+    """Returns path, first and last window of each file of a table, according to its log. The
+    windows are None if the log has no statistics of the file.
+    """
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    column = physical_name(delta, columns.arrived_at)
+    grid = columns.grid
+    bounds: list[list[int | None]] = []
+    for name, more in ((f"min.{column}", 0), (f"max.{column}", CUT_US)):
+        times_us: list[int | None] = [None] * actions.num_rows
+        if name in actions.column_names:
+            times = actions[name].cast(pa.timestamp("us", "UTC"))
+            times_us = times.cast(pa.int64()).to_pylist()
+        windows: list[int | None] = []
+        for time_us in times_us:
+            if time_us is None:
+                windows.append(None)
+            else:
+                windows.append((time_us + more - grid.origin_us) // grid.width_us)
+        bounds.append(windows)
+    return list(zip(map(unquote, actions["path"].to_pylist()), *bounds, strict=True))
+
+
 def has_statistics(delta: DeltaTable, column: str) -> bool:
     """Returns whether the log of a table has the bounds of a column for any of its files."""
     names = pa.table(delta.get_add_actions(flatten=True)).column_names
-    return f"max.{_physical_name(delta, column)}" in names
+    return f"max.{physical_name(delta, column)}" in names
 
 
-def _physical_name(delta: DeltaTable, column: str) -> str:
+def physical_name(delta: DeltaTable, column: str) -> str:
     """Returns the name of a column in the log, which differs with column mapping."""
     for found in delta.schema().fields:
         if found.name == column:

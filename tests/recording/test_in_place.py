@@ -329,6 +329,35 @@ def test_null_and_early_arrivals_are_counted_and_in_no_window(lake: Lake) -> Non
     assert sum(seal["tuples"] for seal in lake.seals()) == 2
 
 
+def test_late_tuples_before_the_first_window_are_reported(lake: Lake) -> None:
+    lake.append((3, "a", 1, 0.5), (4, "a", 2, 0.5))
+    lake.record()
+    lake.append((0, "a", 3, 0.5), (5, "a", 4, 0.5))
+    result = lake.record()
+    assert "1 tuple arrived before window" in result.warnings[0]
+    assert [seal["tuples"] for seal in lake.seals()] == [1, 1]
+    lake.check()
+
+
+def test_only_windows_within_the_changed_files_are_read_again(lake: Lake) -> None:
+    for window in range(8):
+        lake.append((window, "a", window, 0.5))
+    lake.record()
+    counted = []
+
+    def keep(self: Any, *arguments: Any, within: Any) -> Any:
+        counted.append(within)
+        return count(self, *arguments, within=within)
+
+    count = in_place._Run._count
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(in_place._Run, "_count", keep)
+        lake.append((2, "a", 20, 0.5), (4, "a", 21, 0.5))
+        assert lake.record().reopened == 2
+    first = FIRST_US // WIDTH_US
+    assert counted == [[(first + 2, first + 4), (first + 7, None)]]
+
+
 def test_gap_of_too_many_windows_is_refused(lake: Lake) -> None:
     settings(lake, "gap_windows_max = 10\n")
     lake.append((0, "a", 1, 0.5), (1, "a", 2, 0.5), (50, "a", 3, 0.5))
