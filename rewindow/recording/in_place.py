@@ -21,6 +21,7 @@ from itertools import starmap
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake.exceptions import DeltaError
 
 from rewindow.crash import crash_point
 from rewindow.errors import InputError, TableError
@@ -47,6 +48,7 @@ from rewindow.spark.digests import empty_digests
 from rewindow.spark.frames import spark_schema
 from rewindow.storage import Table, quoted
 from rewindow.storage.delta import total_size
+from rewindow.storage.failures import plain_text
 from rewindow.storage.files import open_files
 from rewindow.storage.formats import TableKind, check_format
 from rewindow.storage.in_place import (
@@ -80,7 +82,7 @@ def record_in_place(
 ) -> RecordResult:
     """Seals the windows of a Delta table where it is, and returns the counts.
 
-    The arguments are those of `record`. The others belong to copies and are refused.
+    The arguments are those of `record`. The others belong to copies.
 
     Raises:
         InputError: the table cannot be sealed in place, too many of its sealed windows have
@@ -324,13 +326,15 @@ class _Run:
         table.
         """
         at = f"arrow_cast({quoted(columns.arrived_at)}, 'Int64')"
-        events = [f"{quoted(name)} as {quoted(f'e_{name}')}" for name in columns.events]
-        sql = f"select {', '.join([f'{at} as arrived_us', *events])} from t"
+        # The prefix keeps a column of the table apart that has the name of one of these.
+        selected = [f"{at} as arrived_us", f"{quoted(columns.arrived_at)} as e_arrived_at"]
+        selected += [f"{quoted(name)} as {quoted(f'e_{name}')}" for name in columns.events]
+        sql = f"select {', '.join(selected)} from t"
         if within:
             sql += f" where {' or '.join(starmap(columns.arrived_in, within))}"
         else:
             self.result.bytes_read = total_size(source.files())
-        fields = pa.schema([schema.field(3 + place) for place in range(len(columns.events))])
+        fields = pa.schema(list(schema)[2:])
         now_us = _now_us()
 
         def digest(rows: pa.Table) -> tuple[pa.Table, int, int]:
@@ -341,7 +345,7 @@ class _Run:
             past = times_us[times_us <= now_us]
             ids = (times_us - columns.grid.origin_us) // columns.grid.width_us
             named = pa.table(
-                {name: kept[f"e_{name}"] for name in columns.events} | {"window_id": ids}
+                {name: kept[f"e_{name}"] for name in fields.names} | {"window_id": ids}
             )
             newest_us = int(past.max()) if len(past) else np.iinfo(np.int64).min
             return arrow_digests(named, fields), newest_us, rows.num_rows - kept.num_rows
@@ -350,9 +354,7 @@ class _Run:
         newest_us = np.iinfo(np.int64).min
         without = 0
         done = 0
-        for digests, newest_in_part, bad in _in_threads(
-            digest, query_in_parts(sql, _PART_ROWS, t=source)
-        ):
+        for digests, newest_in_part, bad in _in_threads(digest, self._rows(sql, source)):
             parts.append(digests)
             newest_us = max(newest_us, newest_in_part)
             without += bad
@@ -363,6 +365,24 @@ class _Run:
         found = merged_digests(parts) if parts else DIGESTS_SCHEMA.empty_table()
         is_known = newest_us > np.iinfo(np.int64).min
         return _Counted(found, int(newest_us) if is_known else None, without)
+
+    def _rows(self, sql: str, source: Table) -> Iterator[pa.Table]:
+        """Yields the rows of a query over the source.
+
+        Raises:
+            InputError: the source has a feature that only Spark reads.
+        """
+        try:
+            yield from query_in_parts(sql, _PART_ROWS, t=source)
+        except DeltaError as error:
+            if "feature" not in str(error):
+                raise
+            raise InputError(
+                f'stream "{self.name}" cannot be sealed in place: its source has a feature that '
+                "cannot be read without Spark",
+                detail=plain_text(error),
+                hint=_COPY,
+            ) from error
 
     def _check_arrivals(self, arrivals: ArrivalCounts) -> None:
         """Reports rows without a window.

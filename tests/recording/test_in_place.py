@@ -100,10 +100,11 @@ class Lake:
         held = DeltaTable(self.path, version=stream.version).to_pyarrow_table()
         at_us = held["at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
         ids = pc.divide(at_us, WIDTH_US)
-        rows = held.append_column("window_id", ids)
+        rows = held.append_column("window_id", ids).append_column("arrived_at", held["at"])
+        arrived_at = pa.field("arrived_at", SCHEMA.types[0])
         found = {
             row["window_id"]: row
-            for row in arrow_digests(rows, pa.schema(list(SCHEMA))).to_pylist()
+            for row in arrow_digests(rows, SCHEMA.append(arrived_at)).to_pylist()
         }
         for seal in self.seals():
             row = found.get(seal["window_id"], {"tuples": 0, "digest": None})
@@ -235,7 +236,7 @@ def test_replaced_table_keeps_the_seals_of_equal_windows(lake: Lake) -> None:
     lake.check()
 
 
-def test_too_many_changed_windows_are_refused_without_changes(lake: Lake) -> None:
+def test_too_many_changed_windows_stop_the_recording_without_changes(lake: Lake) -> None:
     settings(lake, "late_windows_max = 2\n")
     for number in range(5):
         lake.append((number, "a", number, 0.5))
@@ -266,7 +267,7 @@ def test_ended_stream_keeps_its_end(lake: Lake) -> None:
         ('keep = ["missing"]\n', 'column "missing"'),
     ],
 )
-def test_settings_that_need_a_copy_are_refused(lake: Lake, text: str, message: str) -> None:
+def test_settings_that_need_a_copy_raise_an_error(lake: Lake, text: str, message: str) -> None:
     lake.append((0, "a", 1, 0.5))
     settings(lake, text)
     with pytest.raises(InputError, match=message):
@@ -282,7 +283,7 @@ def test_settings_that_need_a_copy_are_refused(lake: Lake, text: str, message: s
         ("At", 'arrival column "At"'),
     ],
 )
-def test_arrival_that_is_not_a_timestamp_column_is_refused(
+def test_arrival_that_is_not_a_timestamp_column_raises_an_error(
     lake: Lake, arrived_at: str, message: str
 ) -> None:
     lake.append((0, "a", 1, 0.5))
@@ -345,9 +346,9 @@ def test_only_windows_within_the_changed_files_are_read_again(lake: Lake) -> Non
     lake.record()
     counted = []
 
-    def keep(self: Any, *arguments: Any, within: Any) -> Any:
-        counted.append(within)
-        return count(self, *arguments, within=within)
+    def keep(run: Any, *arguments: Any, **options: Any) -> Any:
+        counted.append(options["within"])
+        return count(run, *arguments, **options)
 
     count = in_place._Run._count
     with pytest.MonkeyPatch.context() as patch:
@@ -358,7 +359,7 @@ def test_only_windows_within_the_changed_files_are_read_again(lake: Lake) -> Non
     assert counted == [[(first + 2, first + 4), (first + 7, None)]]
 
 
-def test_gap_of_too_many_windows_is_refused(lake: Lake) -> None:
+def test_gap_of_too_many_windows_stops_the_recording(lake: Lake) -> None:
     settings(lake, "gap_windows_max = 10\n")
     lake.append((0, "a", 1, 0.5), (1, "a", 2, 0.5), (50, "a", 3, 0.5))
     with pytest.raises(InputError, match="gap of 48 windows"):
