@@ -58,7 +58,7 @@ def check_tables(config: Config, ledger: Ledger, plan: Plan) -> dict[str, Positi
 def check_inputs(config: Config, plan: Plan) -> None:
     """Checks that the inputs of a replay exist and are the planned streams.
 
-    The files of tables in place are looked for too, because users can remove them at any time.
+    It looks for the files of tables in place too, because users can remove them at any time.
     """
     for entry in plan.inputs:
         table = open_input(entry, config.state)

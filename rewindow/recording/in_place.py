@@ -109,7 +109,7 @@ def record_in_place(
 
 @dataclass(frozen=True)
 class _Counted:
-    """What one pass over a source has found.
+    """The result of one pass over a source.
 
     Attributes:
         digests: count and digests of the windows that have a tuple.

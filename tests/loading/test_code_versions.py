@@ -90,6 +90,7 @@ NO_ROWS = {
     "storage/log_gaps.py": "names missing commits",
     "storage/new_files.py": "names of files",
     "storage/queries.py": "reads states, whose digests are checked",
+    "storage/snapshots.py": "caches logs of tables",
 }
 """Modules that a module of `DECIDES_ROWS` imports, with the reason why they decide no row."""
 
