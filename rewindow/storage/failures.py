@@ -54,7 +54,14 @@ MISSING = "It is missing, or the log that describes it has a wrong path"
 TEXT_MAX = 400
 _RESTORE = "Restore the damaged file from a backup, and run the same command again."
 _BATCH_ROWS = 65_536
-_FILES = ("Parquet error", "Object Store error", "Unexpected end of stream", "Corrupt", "thrift")
+_FILES = (
+    "Parquet error",
+    "Parquet argument error",
+    "Object Store error",
+    "Unexpected end of stream",
+    "Corrupt",
+    "thrift",
+)
 _NUMBER = re.compile(r"\(os error (\d+)\)|\[errno (\d+)\]", re.IGNORECASE)
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _FRAME = re.compile(

@@ -91,7 +91,7 @@ def _executed(sql: str, tables: Mapping[str, Table]) -> Any:
             views.append(f"{name} as ({view})")
         builder.register(f"{name}__source" if view else name, table.delta)
     if views:
-        # A query that begins with its own named queries gets the views before them.
+        # A query that begins with named queries gets the views before them.
         begin = _WITH.match(sql)
         rest = f", {sql[begin.end() :]}" if begin else f" {sql}"
         sql = f"with {', '.join(views)}{rest}"
