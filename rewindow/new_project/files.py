@@ -10,11 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from rewindow.errors import InputError
 from rewindow.new_project.columns import Column
 from rewindow.new_project.stream import NewStream
 from rewindow.sequences import excluding, names_of
 from rewindow.settings.file import SETTINGS_FILE
+from rewindow.storage import Table
+from rewindow.storage.in_place import has_statistics
 
 OUTPUT = "counts"
 _LINE = 100
@@ -76,8 +80,10 @@ def _settings(stream: NewStream, folder: Path, jars: Path | None) -> str:
         lines += ["[spark]", f"jars = {_toml(str(jars))}     # Delta's jars", ""]
     lines += [f"[streams.{stream.name}]", f"source = {_toml(_place(sample.path, folder))}"]
     lines += [f"{name} = {_toml(value)}" for name, value in sample.settings.items()]
-    lines += _columns(stream)
-    lines += _event_columns(stream)
+    columns = [*_columns(stream), *_event_columns(stream)]
+    if not columns and _can_stay(stream):
+        lines.append("copy = false     # the table stays where it is; replays read it there")
+    lines += columns
     nulls: set[str] = set()
     for column in stream.columns:
         nulls |= column.nulls
@@ -106,6 +112,23 @@ def _settings(stream: NewStream, folder: Path, jars: Path | None) -> str:
         "still come"
     ]
     return "\n".join(lines) + "\n"
+
+
+def _can_stay(stream: NewStream) -> bool:
+    """Returns whether the windows of a source can be sealed over it without a copy."""
+    arrival = stream.arrival
+    is_column = arrival.instant == arrival.sql and not arrival.path
+    if stream.sample.kind != "delta" or not is_column:
+        return False
+    table = Table.open(stream.sample.path)
+    kind = table.schema.field(arrival.name).type
+    return (
+        pa.types.is_timestamp(kind)
+        and kind.tz is not None
+        and arrival.name not in table.delta.metadata().partition_columns
+        and has_statistics(table.delta, arrival.name)
+        and "typeWidening" not in (table.delta.protocol().reader_features or [])
+    )
 
 
 def _place(path: str, folder: Path) -> str:

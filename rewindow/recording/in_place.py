@@ -10,6 +10,7 @@ Rules: W40, X21, X57
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections import deque
@@ -173,7 +174,7 @@ class _Run:
         return self.result
 
     def _open_source(self) -> Table:
-        path = location(str(self.config.root / self.stream.source))
+        path = location(os.path.normpath(self.config.root / self.stream.source))
         try:
             return Table.open(path)
         except TableError as error:
@@ -269,7 +270,7 @@ class _Run:
         sealed = sealed_range(windows)
         if sealed is not None and have != settings["schema"]:
             raise changed_source(self.name, have.split(", "), str(settings["schema"]).split(", "))
-        if sealed is None:
+        if sealed is None or columns != read_note(folder):
             columns.store(folder)
         tables = StreamTables(
             self.name,

@@ -18,7 +18,7 @@ from rewindow.storage.delta import DataFile, Table, paths_of, plain_schema
 from rewindow.storage.failures import reading_tables
 from rewindow.windows import WindowRange
 
-_WITH = re.compile(r"\s*with\s", re.IGNORECASE)
+_BEGIN = re.compile(r"\s*(explain\s+)?(with\s+)?", re.IGNORECASE)
 _PIECES_MIN = 16
 _PIECE_ROWS_MIN = 1_000
 """`in_order` rearranges at most `_PIECES_MIN` pieces, and one more for each `_PIECE_ROWS_MIN` rows;
@@ -92,9 +92,10 @@ def _executed(sql: str, tables: Mapping[str, Table]) -> Any:
         builder.register(f"{name}__source" if view else name, table.delta)
     if views:
         # A query that begins with named queries gets the views before them.
-        begin = _WITH.match(sql)
-        rest = f", {sql[begin.end() :]}" if begin else f" {sql}"
-        sql = f"with {', '.join(views)}{rest}"
+        begin = _BEGIN.match(sql)
+        assert begin is not None, "every part of the pattern is optional"
+        comma = "," if begin[2] else ""
+        sql = f"{begin[1] or ''}with {', '.join(views)}{comma} {sql[begin.end() :]}"
     return builder.execute(sql)
 
 

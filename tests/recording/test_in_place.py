@@ -330,6 +330,37 @@ def test_null_and_early_arrivals_are_counted_and_in_no_window(lake: Lake) -> Non
     assert sum(seal["tuples"] for seal in lake.seals()) == 2
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select count(*) as n from s",
+        "with b as (select key from s) select count(*) as n from b",
+        "  WITH s2 as (select * from s) select count(*) as n from s2 where key = 'a'",
+    ],
+)
+def test_queries_read_a_table_in_place_by_name(lake: Lake, sql: str) -> None:
+    lake.append((0, "a", 1, 0.5), (1, "a", 2, 0.5), (5, "a", 3, 0.5))
+    lake.record()
+    stream = Table.open(lake.config.stream_table("s"))
+    assert query(sql, s=stream).to_pylist() == [{"n": 2}]
+    assert query(f"explain {sql}", s=stream).num_rows
+
+
+def test_moved_table_is_read_at_its_new_place(lake: Lake) -> None:
+    lake.append((0, "a", 1, 0.5), (1, "a", 2, 0.5), (2, "a", 3, 0.5))
+    lake.record()
+    Path(lake.path).rename(lake.root / "lake/moved")
+    settings = lake.root / "rewindow.toml"
+    settings.write_text(SETTINGS.replace("lake/s", "lake/../lake/moved"))
+    lake.config = Config.load(settings)
+    result = lake.record()
+    assert (result.reopened, lake.generations()) == (0, {})
+    stream = Table.open(lake.config.stream_table("s"))
+    assert isinstance(stream, TuplesInPlace)
+    assert stream.columns.source == str(lake.root / "lake/moved")
+    assert query("select count(*) as n from s", s=stream).to_pylist() == [{"n": 2}]
+
+
 def test_late_tuples_before_the_first_window_are_reported(lake: Lake) -> None:
     lake.append((3, "a", 1, 0.5), (4, "a", 2, 0.5))
     lake.record()
