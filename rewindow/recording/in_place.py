@@ -60,7 +60,7 @@ from rewindow.storage.in_place import (
     read_note,
 )
 from rewindow.storage.queries import query_in_parts
-from rewindow.storage.stream_settings import changed_source
+from rewindow.storage.stream_settings import changed_source, check_fixed_settings
 from rewindow.storage.streams import create_seal_tables, stored_settings, stream_properties
 from rewindow.windows import WindowRange, to_ranges
 
@@ -266,10 +266,13 @@ class _Run:
         seals = self.config.windows_table(self.name)
         create_seal_tables(folder, settings)
         windows = check_format(Table.open(seals), TableKind.SEALS)
-        have = stored_settings(windows).get("schema", "")
         sealed = sealed_range(windows)
-        if sealed is not None and have != settings["schema"]:
-            raise changed_source(self.name, have.split(", "), str(settings["schema"]).split(", "))
+        if sealed is not None:
+            stored = stored_settings(windows)
+            check_fixed_settings(self.name, self.stream, stored)
+            have, now = stored.get("schema", ""), str(settings["schema"])
+            if have != now:
+                raise changed_source(self.name, have.split(", "), now.split(", "))
         if sealed is None or columns != read_note(folder):
             columns.store(folder)
         tables = StreamTables(

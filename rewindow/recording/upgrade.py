@@ -80,7 +80,7 @@ def upgradable(config: Config, names: Sequence[str]) -> list[str]:
     Raises:
         InputError: the stream or application does not exist.
     """
-    # A stream in place has no data files of ours, and its seals are compared at each recording.
+    # A stream in place has no registered data files, and each recording compares its seals.
     known = [
         name
         for name in sealed_streams(config.state / "streams")

@@ -361,6 +361,37 @@ def test_moved_table_is_read_at_its_new_place(lake: Lake) -> None:
     assert query("select count(*) as n from s", s=stream).to_pylist() == [{"n": 2}]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('width = "1 min"', 'width = "2 min"', 'width of stream "s" is 2 min'),
+        ("copy = false", 'copy = false\nkeep = ["key"]', 'keep of stream "s"'),
+    ],
+)
+def test_settings_of_sealed_windows_cannot_change(
+    lake: Lake, old: str, new: str, message: str
+) -> None:
+    lake.append((0, "a", 1, 0.5), (1, "a", 2, 0.5))
+    lake.record()
+    before = lake.seals()
+    settings = lake.root / "rewindow.toml"
+    settings.write_text(SETTINGS.replace(old, new))
+    lake.config = Config.load(settings)
+    with pytest.raises(InputError, match=message):
+        lake.record()
+    assert lake.seals() == before
+
+
+def test_column_that_is_dropped_from_the_table_is_named(lake: Lake) -> None:
+    lake.append((0, "a", 1, 0.5), (1, "a", 2, 0.5))
+    lake.record()
+    rows = lake.table.to_pyarrow_table().drop_columns(["n"])
+    write_deltalake(lake.path, rows, mode="overwrite", schema_mode="overwrite")
+    with pytest.raises(InputError, match='column "n" of stream "s" is not in its source'):
+        lake.record()
+    lake.check()
+
+
 def test_late_tuples_before_the_first_window_are_reported(lake: Lake) -> None:
     lake.append((3, "a", 1, 0.5), (4, "a", 2, 0.5))
     lake.record()
