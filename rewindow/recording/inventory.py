@@ -47,7 +47,7 @@ class StreamEntry:
         tuples, bytes: recorded amounts.
         end: last window of a stream that has ended.
         late: number of its tuples in quarantine that arrived after their windows were sealed.
-        in_place: whether its tuples are read from the table that was there before.
+        in_place: whether replays read its source instead of a copy.
     """
 
     name: str
