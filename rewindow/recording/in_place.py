@@ -256,7 +256,7 @@ class _Run:
         columns: SourceColumns,
         schema: pa.Schema,
     ) -> StreamTables:
-        """Returns the stream's tables, with the source in the place of its tuples.
+        """Returns the stream's tables, with the source as the table of its tuples.
 
         Raises:
             InputError: the types of the columns have changed.
