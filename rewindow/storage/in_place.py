@@ -59,7 +59,7 @@ class SourceColumns:
         return Grid(self.width_ms, self.origin_ms)
 
     def store(self, folder: Location) -> None:
-        """Makes a folder the stream in place with these columns."""
+        """Stores in a folder that it is the stream in place with these columns."""
         note = folder / _NOTE
         note.parent.make_folder()
         note.write(json.dumps(asdict(self)))
@@ -138,7 +138,7 @@ class TuplesInPlace(Table):
     Attributes:
         columns: the columns to read.
         sealed: the sealed windows, whose tuples are read; None if no window is sealed.
-        frame: the Spark frame of the source, once it was opened; opening it takes seconds.
+        frame: the Spark frame of the source; None until it is opened, which takes seconds.
     """
 
     def __init__(
