@@ -91,7 +91,7 @@ def _executed(sql: str, tables: Mapping[str, Table]) -> Any:
             views.append(f"{name} as ({view})")
         builder.register(f"{name}__source" if view else name, table.delta)
     if views:
-        # A query that begins with named queries gets the views before them.
+        # A query that starts with named queries gets the views before them.
         begin = _BEGIN.match(sql)
         assert begin is not None, "every part of the pattern is optional"
         comma = "," if begin[2] else ""
