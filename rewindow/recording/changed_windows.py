@@ -22,6 +22,7 @@ from rewindow.windows import WindowRange
 
 Bounds = tuple[int, int]
 """First and last window of a file."""
+_RANGES_MAX = 100
 
 
 def changed_windows(
@@ -29,10 +30,11 @@ def changed_windows(
     since: int,
     columns: SourceColumns,
 ) -> list[WindowRange] | None:
-    """Returns a range that contains all windows that may have changed after a version.
+    """Returns ranges that contain all windows that may have changed after a version, in ascending
+    order.
 
-    Returns an empty list if none has, and None if the range is unknown, because a commit is gone
-    from the log or a file has no statistics.
+    Returns None if they are unknown, because a commit is gone from the log or a file has no
+    statistics.
 
     Args:
         source: the table at its newest version.
@@ -56,9 +58,22 @@ def changed_windows(
                 return None
             known[path] = bounds
             found.append(bounds)
-    if not found:
-        return []
-    return [WindowRange(min(first for first, _ in found), max(last for _, last in found))]
+    return _joined(found)
+
+
+def _joined(found: list[Bounds]) -> list[WindowRange]:
+    """Returns the union of bounds as ranges, at most `_RANGES_MAX`, because each is a condition in
+    a query.
+    """
+    ranges: list[WindowRange] = []
+    for first, last in sorted(found):
+        if ranges and first <= ranges[-1].last + 1:
+            ranges[-1] = WindowRange(ranges[-1].first, max(last, ranges[-1].last))
+        else:
+            ranges.append(WindowRange(first, last))
+    if len(ranges) > _RANGES_MAX:
+        return [WindowRange(ranges[0].first, ranges[-1].last)]
+    return ranges
 
 
 def _bounds_of(table: Table, columns: SourceColumns) -> dict[str, Bounds]:

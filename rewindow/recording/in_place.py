@@ -161,7 +161,7 @@ class _Run:
         counts = extent.count(arrivals, tables, last)
         self._report(counts, arrivals, extent, tables)
         old = None
-        if changed and tables.sealed and (compared := changed.overlap(tables.sealed)):
+        if tables.sealed and (compared := list(filter(None, map(tables.sealed.overlap, changed)))):
             old = self._differing(tables, counted, schema, compared)
         self._seal(tables, counted, counts.windows, old=old, schema=schema)
         if end:
@@ -294,9 +294,9 @@ class _Run:
         tables: StreamTables,
         source: Table,
         columns: SourceColumns,
-    ) -> WindowRange | None:
-        """Returns a range that contains all windows up to the last sealed one whose rows may have
-        changed; None if there are none.
+    ) -> list[WindowRange]:
+        """Returns ranges that contain all windows up to the last sealed one whose rows may have
+        changed.
 
         Raises:
             InputError: the source has lost commits.
@@ -310,14 +310,13 @@ class _Run:
                 hint="Restore them from a backup, or seal all windows again: rewindow record "
                 f"{self.name} --start-over",
             )
-        if tables.sealed is None or version < 0:
-            return tables.sealed
-        changed = changed_windows(source, version, columns)
+        if tables.sealed is None:
+            return []
+        changed = None if version < 0 else changed_windows(source, version, columns)
         if changed is None:
-            return tables.sealed
-        if not changed or changed[0].first > tables.sealed.last:
-            return None
-        return WindowRange(changed[0].first, min(changed[0].last, tables.sealed.last))
+            return [tables.sealed]
+        before = WindowRange(min([0, *(part.first for part in changed)]), tables.sealed.last)
+        return list(filter(None, map(before.overlap, changed)))
 
     def _count(
         self,
@@ -463,7 +462,7 @@ class _Run:
         tables: StreamTables,
         counted: _Counted,
         schema: pa.Schema,
-        changed: WindowRange,
+        changed: Sequence[WindowRange],
     ) -> pa.Table:
         """Returns the seals of the windows whose digests have changed, with new values.
 
@@ -476,10 +475,10 @@ class _Run:
         Raises:
             InputError: more windows have changed than the settings allow.
         """
-        seals = read_seals(tables.windows, changed)
+        seals = pa.concat_tables(read_seals(tables.windows, part) for part in changed)
         now = sealing.every_window(
             counted.digests,
-            [changed],
+            changed,
             empty_digests(spark_schema(schema)),
         )
         differs = np.zeros(seals.num_rows, bool)
@@ -561,15 +560,14 @@ class _Run:
 
 def _parts(
     sealed: WindowRange | None,
-    changed: WindowRange | None,
+    changed: Sequence[WindowRange],
 ) -> list[tuple[int, int | None]]:
     """Returns the ranges of windows to count: the changed ones, and those that are not sealed yet.
     An empty list is the whole table.
     """
-    if sealed is None or changed == sealed:
+    if sealed is None or list(changed) == [sealed]:
         return []
-    rest: list[tuple[int, int | None]] = [(sealed.last + 1, None)]
-    return rest if changed is None else [(changed.first, changed.last), *rest]
+    return [*((part.first, part.last) for part in changed), (sealed.last + 1, None)]
 
 
 def _in_threads(

@@ -415,10 +415,13 @@ def test_only_windows_within_the_changed_files_are_read_again(lake: Lake) -> Non
     count = in_place._Run._count
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(in_place._Run, "_count", keep)
-        lake.append((2, "a", 20, 0.5), (4, "a", 21, 0.5))
-        assert lake.record().reopened == 2
+        lake.append((1, "a", 20, 0.5), (2, "a", 21, 0.5))
+        lake.append((5, "a", 22, 0.5), (8, "a", 23, 0.5))
+        lake.append((4, "a", 24, 0.5))
+        assert lake.record().reopened == 4
     first = FIRST_US // WIDTH_US
-    assert counted == [[(first + 2, first + 4), (first + 7, None)]]
+    assert counted == [[(first + 1, first + 2), (first + 4, first + 6), (first + 7, None)]]
+    lake.check()
 
 
 def test_gap_of_too_many_windows_stops_the_recording(lake: Lake) -> None:
